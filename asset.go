@@ -9,20 +9,19 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-// None is for functions without parameters or without a result.
+// None is the type of parameters or results of functions that have none.
 type None = struct{}
 
-// Asset registers the function that makes an asset, under the asset's key (or the name that
-// the manifest gives as its handler). The parameters of the run are decoded into P: fields
-// that P does not have are ignored, values of the wrong type fail the task. What the
-// function returns is encoded as JSON; it should be small, at most 64 KiB: data belongs
-// elsewhere, and a reference to it here.
+// Asset registers the function that produces an asset, under the asset's key (or the handler name in
+// the manifest). The parameters of the run are decoded into P: fields that P does not have are
+// ignored, and a value of the wrong type fails the task. The result is encoded as JSON. It must be
+// small, at most 64 KiB: store data elsewhere and return a reference to it.
 //
-// Registering is for the start of a program: a key that is taken, a missing function and a
-// worker that runs already are mistakes, and panic.
+// Register all assets before the worker starts. Asset panics if the key is registered already, if the
+// function is nil, or if the worker has started.
 func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, task *Task, parameters P) (R, error), options ...AssetOption) {
 	if key == "" {
-		panic("servo: an asset needs a key such as gold/revenue")
+		panic("servo: the asset key is empty; use a key such as gold/revenue")
 	}
 	if function == nil {
 		panic("servo: asset " + key + " has no function")
@@ -50,11 +49,11 @@ func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, t
 	})
 }
 
-// AssetOption says more about a registered function.
+// AssetOption is an option of [Asset].
 type AssetOption func(w *Worker, key string)
 
-// Reads names the assets whose results the function reads with Upstream or MappedResults.
-// `servo worker check` compares them with the upstream of the manifest.
+// Reads declares the assets whose results the function reads with [Upstream] or [MappedResults].
+// `servo worker check` compares them with the upstream field of the manifest.
 func Reads(assets ...string) AssetOption {
 	return func(w *Worker, key string) {
 		if w.reads == nil {
@@ -72,8 +71,8 @@ func decodeParameters[P any](data json.RawMessage) (P, error) {
 	err := json.Unmarshal(data, &parameters)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return parameters, &Error{
-			Code: InvalidConfiguration, Message: fmt.Sprintf("parameter %s is a %s, the function wants %s", wrong.Field, wrong.Value, wrong.Type),
-			SuggestedAction: "declare the parameter in the pipeline with the type that the function wants", Err: err,
+			Code: InvalidConfiguration, Message: fmt.Sprintf("parameter %s is a %s, the function expects %s", wrong.Field, wrong.Value, wrong.Type),
+			SuggestedAction: "declare the parameter in the pipeline with the type that the function expects", Err: err,
 		}
 	}
 	if err != nil {
@@ -93,7 +92,7 @@ func encodeResult[R any](result R) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// outward is an error in the terms of the worker.
+// outward converts an error to the types of package worker.
 func outward(err error) error {
 	if err == nil {
 		return nil

@@ -24,7 +24,7 @@ func TestAsset(t *testing.T) {
 		w := servo.NewWorker(servo.WorkerOptions{})
 		servo.Asset(w, "gold/a", fine)
 		require.PanicsWithValue(t, "servo: asset gold/a is registered twice", func() { servo.Asset(w, "gold/a", fine) })
-		require.PanicsWithValue(t, "servo: an asset needs a key such as gold/revenue", func() { servo.Asset(w, "", fine) })
+		require.PanicsWithValue(t, "servo: the asset key is empty; use a key such as gold/revenue", func() { servo.Asset(w, "", fine) })
 		require.PanicsWithValue(t, "servo: asset gold/b has no function", func() {
 			servo.Asset[servo.None, servo.None](w, "gold/b", nil)
 		})

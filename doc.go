@@ -1,5 +1,5 @@
-// Package servo is what the authors of assets import: it turns Go functions into assets and
-// runs them in a worker.
+// Package servo is the SDK for authors of assets: it registers Go functions as assets and runs them
+// in a worker.
 //
 //	func main() {
 //		w := servo.NewWorker(servo.WorkerOptions{Server: "127.0.0.1:8081", Concurrency: 8})
@@ -15,19 +15,36 @@
 //		…
 //	}
 //
-// The asset's place in the DAG, its pool, timeout and retries are declared in the manifest
-// that is deployed; this package holds the code alone. The parameters of a run are decoded
-// into the function's last argument, what it returns is encoded as JSON, kept with the task
-// and given to the assets downstream.
+// The deployed manifest declares the upstreams, the pool, the timeout and the retries of an asset;
+// this package has its code only. The parameters of a run are decoded into the function's last
+// argument. The result is encoded as JSON and stored with the task; downstream assets read it with
+// [Upstream].
 //
-// # How a task ends
+// # Results and errors
 //
-// A function that returns no error has succeeded. An error fails the attempt; its code says
-// whether there is another one (see Fail and Error). A panic is an error of the function.
-// The function's context ends when the task should: context.Cause says why (ErrCancelled,
-// ErrInterrupted, ErrTimedOut, ErrLeaseLost). A function may be executed more than once, so
-// what it writes should be written the same the second time.
+//   - A function that returns no error completes its task. [Task.Partial] marks the result as partial.
+//   - An error fails the attempt. Its code decides whether the task is retried: see [Fail] and [Error].
+//     A panic is an error with the code [UserCodeException].
+//   - [Yield] ends the attempt without failure; the next attempt continues from the cursor.
 //
-// This package decides nothing about runs: which task is next, and whether a failed one is
-// tried again, is the server's to say.
+// The server decides which task runs next and whether a failed task is retried.
+//
+// # Context and idempotency
+//
+// The function's context ends when the task should end. [context.Cause] returns the reason:
+// [ErrCancelled], [ErrInterrupted], [ErrTimedOut] or [ErrLeaseLost].
+//
+// A function can run more than once for the same task, for example after the loss of a worker. Make
+// its writes idempotent: the second execution must write the same data to the same place. [Task.Token]
+// is a fencing token with which a store can refuse the writes of a replaced attempt.
+//
+// # Long tasks
+//
+// [Task.Advance] stores a cursor, from which the next attempt continues. [Task.FanOut] adds tasks to
+// the run. [Task.Progress] and [Task.Log] report to the operators who watch the run.
+//
+// # Tests and push pools
+//
+// [NewTestTask] calls a function in a test, without a server. [NewPushHandler] serves the tasks of a
+// push pool over HTTP instead of claiming them.
 package servo

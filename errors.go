@@ -2,28 +2,28 @@ package servo
 
 import "go.arco.dev/servo/internal/worker"
 
-// Why a task's context ends before its function does, by context.Cause.
+// The causes of the end of a task's context, as [context.Cause] returns them.
 var (
-	// ErrCancelled means that somebody has cancelled the run.
+	// ErrCancelled means that the run was cancelled.
 	ErrCancelled = worker.ErrCancelled
-	// ErrInterrupted means that the worker is stopping; the task is tried again elsewhere.
-	// A task with a cursor may use the moment to yield.
+	// ErrInterrupted means that the worker is stopping; another worker retries the task. A task
+	// with a cursor can return Yield.
 	ErrInterrupted = worker.ErrInterrupted
-	// ErrLeaseLost means that the task is somebody else's by now: nothing that this attempt
-	// still says counts.
+	// ErrLeaseLost means that another worker may execute the task: the server ignores reports of
+	// this attempt.
 	ErrLeaseLost = worker.ErrLeaseLost
-	// ErrTimedOut means that the asset's timeout is over.
+	// ErrTimedOut means that the attempt exceeded the asset's timeout.
 	ErrTimedOut = worker.ErrTimedOut
 
-	// ErrCursorMoved means that the cursor was not where the task thought; Task.Cursor says
-	// where it is.
+	// ErrCursorMoved means that the cursor did not have the value that the task expected;
+	// Task.Cursor returns the current one.
 	ErrCursorMoved = worker.ErrCursorMoved
 )
 
-// Codes of failures. Any other code may be used: it is kept as it is, and not retried unless
-// the asset's retry policy lists it.
+// The standard failure codes. Other codes may be used: they are stored as they are, and retried only
+// if the asset's retry policy lists them.
 const (
-	// Retried, unless the policy says otherwise.
+	// Retried, unless the policy excludes them.
 	NetworkError       = "NETWORK_ERROR"
 	RateLimited        = "RATE_LIMITED"
 	ServiceUnavailable = "SERVICE_UNAVAILABLE"
@@ -32,8 +32,8 @@ const (
 	DiskFull           = "DISK_FULL"
 	InternalError      = "INTERNAL_ERROR"
 
-	// Final, unless the policy lists them: what would fail again.
-	UserCodeException    = "USER_CODE_EXCEPTION" // of errors without a code
+	// Final, unless the policy lists them: a retry would fail again.
+	UserCodeException    = "USER_CODE_EXCEPTION" // the code of errors without one
 	CheckFailed          = "CHECK_FAILED"
 	MissingInput         = "MISSING_INPUT"
 	SchemaViolation      = "SCHEMA_VIOLATION"
@@ -45,17 +45,17 @@ const (
 	InvalidPartition     = "INVALID_PARTITION"
 )
 
-// Error is a failure with a code, which decides whether the task is tried again.
+// Error is a failure with a code. The code decides whether the task is retried.
 type Error struct {
 	Code            string
-	Message         string         // Err's if not said
-	Details         map[string]any // for people: kept as JSON with the attempt, at most 48 KiB
-	SuggestedAction string         // what would help
-	NoRetry         bool           // makes a code that is retried final
-	Err             error          // underneath, for errors.Is and errors.As
+	Message         string         // default: the message of Err
+	Details         map[string]any // stored as JSON with the attempt, at most 48 KiB
+	SuggestedAction string         // what the operator can do
+	NoRetry         bool           // prevents a retry
+	Err             error          // the cause, for errors.Is and errors.As
 }
 
-// Error is the message, or that of the error underneath, or the code.
+// Error returns the message, or the message of Err, or the code.
 func (e *Error) Error() string {
 	switch {
 	case e.Message != "":
@@ -66,17 +66,19 @@ func (e *Error) Error() string {
 	return e.Code
 }
 
-// Unwrap gives the error underneath.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail gives an error a code: return zero, servo.Fail(servo.RateLimited, err).
+// Fail returns an error with a code:
+//
+//	return result, servo.Fail(servo.RateLimited, err)
 func Fail(code string, err error) error { return &Error{Code: code, Err: err} }
 
 type yieldError struct{ cursor string }
 
 func (*yieldError) Error() string { return "the task yields" }
 
-// Yield ends the attempt without a result and without a failure: the task is given back at
-// that cursor, and its next attempt, on this worker or another, goes on from there. With ""
-// the cursor stays where it is; ten attempts in a row without progress fail the task.
+// Yield ends the attempt without a result and without a failure. The task returns to the queue with
+// the cursor next, and its next attempt, on this or another worker, continues from there. With "" the
+// cursor does not change; ten attempts in a row without progress fail the task.
 func Yield(next string) error { return &yieldError{cursor: next} }

@@ -14,21 +14,21 @@ import (
 	"go.arco.dev/servo/internal/worker/inbox"
 )
 
-// PushOptions says whom a push worker believes.
+// PushOptions configures a push worker.
 type PushOptions struct {
-	// Keys are the pool's signing keys as they were shown, id and secret with a colon between.
-	// Give the next one before it begins to sign, and leave the last one until it has expired.
-	// The environment variable SERVO_PUSH_KEYS, with commas between, if not said.
+	// Keys are the pool's signing keys as Servo shows them: id and secret, separated by a colon.
+	// Add the next key before it begins to sign, and keep the previous one until it has expired.
+	// The default is the environment variable SERVO_PUSH_KEYS, separated by commas.
 	Keys []string
 }
 
-// defaultPushConcurrency is for workers that do not say: the limit is the pool's to set.
+// defaultPushConcurrency is the default capacity: the pool should set the limit.
 const defaultPushConcurrency = 64
 
-// PushHandler executes the tasks of a push pool, which Servo posts to it in signed envelopes.
-// It verifies them, answers 202 at once, and tells how the task goes at the URLs that came
-// along: an envelope that comes twice is executed once, also when the second copy reaches another
-// process of the pool.
+// PushHandler executes the tasks of a push pool, which Servo posts to it in signed envelopes. It
+// verifies an envelope, responds with 202 immediately, and reports to the callback URLs in the
+// envelope. An envelope that is delivered twice is executed once, also if the second copy reaches
+// another process of the pool.
 type PushHandler struct {
 	inbox  *inbox.Inbox
 	worker *Worker
@@ -37,10 +37,9 @@ type PushHandler struct {
 	err    error // once done
 }
 
-// NewPushHandler makes the handler of a push pool from a worker with its assets. The worker
-// is not run in another way. Of its options those about a server and pools do not matter;
-// Concurrency should be that of the pool, and is 64 if not said: an envelope for which no
-// slot becomes free within some seconds is answered with 429.
+// NewPushHandler returns the handler of a push pool for a worker with its assets. Do not also call Run.
+// The options about servers and pools are ignored. Concurrency should be the limit of the pool; the
+// default is 64. If no capacity becomes free within a few seconds, an envelope is refused with 429.
 func NewPushHandler(w *Worker, options PushOptions) (*PushHandler, error) {
 	keys, err := options.keys()
 	if err != nil {
@@ -49,19 +48,19 @@ func NewPushHandler(w *Worker, options PushOptions) (*PushHandler, error) {
 	w.mu.Lock()
 	if w.started {
 		w.mu.Unlock()
-		return nil, fault.New(fault.Conflict, "the worker has been started", fault.Remedy("make a new one"))
+		return nil, fault.New(fault.Conflict, "the worker was already started", fault.Remedy("create a new worker"))
 	}
 	w.instance = uuid.NewString()
-	in := inbox.New(inbox.Config{Instance: w.instance, Keys: push.WorkerKeys(keys...), Logger: w.options.Logger})
+	in := inbox.New(inbox.Options{Instance: w.instance, Keys: push.WorkerKeys(keys...), Logger: w.options.Logger})
 	w.options.Conn = in
 	if w.options.Concurrency == 0 {
 		w.options.Concurrency = defaultPushConcurrency
 	}
 	if w.options.Ahead == 0 {
-		w.options.Ahead = -1 // what is taken is begun
+		w.options.Ahead = -1 // accepted tasks start immediately
 	}
 	w.mu.Unlock()
-	inner, hangUp, err := w.start()
+	inner, disconnect, err := w.start()
 	if err != nil {
 		return nil, err
 	}
@@ -70,17 +69,17 @@ func NewPushHandler(w *Worker, options PushOptions) (*PushHandler, error) {
 	go func() {
 		defer close(h.done)
 		defer in.Release()
-		h.err = errors.Join(inner.Run(ctx), hangUp())
+		h.err = errors.Join(inner.Run(ctx), disconnect())
 	}()
 	return h, nil
 }
 
-// ServeHTTP takes an envelope. It may be mounted at any path.
+// ServeHTTP receives an envelope. It can be mounted at any path.
 func (h *PushHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.inbox.ServeHTTP(w, r) }
 
-// Shutdown takes no more tasks, lets those that run go on for the worker's grace, interrupts
-// the rest (they are tried again), and returns when the server has heard of everything; when
-// the context ends, at once. The HTTP server is the caller's, and is shut down after this.
+// Shutdown refuses new tasks, lets running tasks continue for the worker's grace, interrupts the rest
+// (they are retried), and returns when all results are reported, or immediately when the context ends.
+// Shut the HTTP server down after this.
 func (h *PushHandler) Shutdown(ctx context.Context) error {
 	h.inbox.Close()
 	h.stop()
@@ -108,7 +107,7 @@ func (o PushOptions) keys() ([]push.WorkerKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fault.Invalid("keys", "there is no key to believe envelopes by", "give the pool's signing key, or set SERVO_PUSH_KEYS")
+		return nil, fault.Invalid("keys", "is missing", "set the pool's signing key, or SERVO_PUSH_KEYS")
 	}
 	return keys, nil
 }

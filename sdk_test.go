@@ -151,7 +151,7 @@ func TestParameters(t *testing.T) {
 	require.Equal(t, servov1.Run_FAILED, b.end(t, run).GetState())
 	failure := b.tasks(t, run)["s/one"].GetFailure()
 	require.Equal(t, servo.InvalidConfiguration, failure.GetCode())
-	require.Equal(t, "parameter n is a string, the function wants int", failure.GetMessage())
+	require.Equal(t, "parameter n is a string, the function expects int", failure.GetMessage())
 }
 
 const fan = `{"version": 1, "assets": [

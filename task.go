@@ -14,25 +14,25 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-// Task is the task that a function executes: what it is, and what may be said about it.
+// Task is the task that a function executes.
 type Task struct {
 	Tenant    string // the tenant's name
 	Run       string // the run's id
 	ID        string // the task's id
-	Attempt   int    // counts from 1
+	Attempt   int    // starts at 1
 	Asset     string // namespace/name
 	Partition string // "" if the asset has none
-	Pipeline  string // what was triggered
+	Pipeline  string // the pipeline of the run
 
 	// Token is the fencing token of the attempt: a later attempt, of any task, has a higher one. A
-	// store that keeps the highest token it has seen can refuse what an attempt writes that has
-	// been replaced. 0 in push pools and in tests of functions.
+	// store that keeps the highest token it has seen can refuse the writes of a replaced attempt.
+	// It is 0 in push pools and in tests.
 	Token int64
 
-	Config      string    // the name of the config that made the run; "" without one
-	TriggerType string    // what made the run: schedule, event, manual, api, retry
-	Slot        time.Time // the slot that the run works for; zero if no slot made it
-	// IntervalStart and IntervalEnd are the data interval: from the slot before to Slot, or to the
+	Config      string    // the name of the run's config; "" without one
+	TriggerType string    // schedule, event, manual, api or retry
+	Slot        time.Time // the slot of the run; zero without one
+	// IntervalStart and IntervalEnd are the data interval: from the previous slot to Slot, or to the
 	// time of the trigger. Zero if the config has no slots. They are in UTC.
 	IntervalStart, IntervalEnd time.Time
 
@@ -40,7 +40,7 @@ type Task struct {
 	partial atomic.Bool
 }
 
-// backend is what stands behind a task: a worker, or a test.
+// backend implements a task: a worker, or a test.
 type backend interface {
 	Cursor() string
 	Advance(ctx context.Context, next string) error
@@ -65,28 +65,28 @@ func taskOf(t *worker.Task) *Task {
 	return task
 }
 
-// Log writes into the task's log, which is kept with the attempt.
+// Log returns a logger for the task's log, which is stored with the attempt.
 func (t *Task) Log() *slog.Logger { return t.backend.Logger() }
 
-// Partial marks the task as a success with a flaw: it will end as PARTIAL_SUCCESS.
+// Partial marks the result as partial: the task ends as PARTIAL_SUCCESS.
 func (t *Task) Partial() { t.partial.Store(true) }
 
-// Progress is how far a task is, for people who watch. All of it is optional.
+// Progress is the progress of a task, as the run page shows it. All fields are optional.
 type Progress struct {
 	Phase    string  // such as EXTRACT
-	Stage    string  // what it is doing
-	Fraction float32 // the share that is done, 0 to 1
+	Stage    string  // the current step
+	Fraction float32 // the completed share, 0 to 1
 
 	RecordsExtracted   int64
 	RecordsTransformed int64
 	RecordsLoaded      int64
 	Bytes              int64
-	ETA                time.Time // when it will be done, if known
+	ETA                time.Time // the expected end, if known
 }
 
-// Progress says how far the task is. It may be called as often as convenient: the latest is
-// sent at most once a second, and always before the task ends. A stage, which is a phase and a
-// stage together, lasts until another one is named; how long each took is kept.
+// Progress reports the progress of the task. It can be called at any rate: the latest progress is sent
+// at most once a second, and always before the task ends. A phase and stage last until another one is
+// reported; the server records the duration of each.
 func (t *Task) Progress(p Progress) {
 	message := &servov1.Progress{
 		Phase: p.Phase, Stage: p.Stage, Fraction: p.Fraction, RecordsExtracted: p.RecordsExtracted,
@@ -98,13 +98,13 @@ func (t *Task) Progress(p Progress) {
 	t.backend.Progress(message)
 }
 
-// Cursor is the task's resumable position: where an earlier attempt has left it, or where
-// Advance has moved it; "" in the beginning.
+// Cursor returns the task's cursor: the position that an earlier attempt or Advance has stored; ""
+// at first.
 func (t *Task) Cursor() string { return t.backend.Cursor() }
 
-// Advance moves the cursor, at most 4 KiB, and returns when the server has it: an attempt
-// that comes after this one goes on from there. If the cursor is not where this task thinks,
-// the error is ErrCursorMoved.
+// Advance moves the cursor, which has at most 4 KiB, and returns when the server has stored it: the
+// next attempt continues from there. It returns ErrCursorMoved if the stored cursor is not the one
+// that this task expects.
 func (t *Task) Advance(ctx context.Context, next string) error { return t.backend.Advance(ctx, next) }
 
 // Mapped is a task to add to the run: an asset of the run's deployment, and a partition.
@@ -113,29 +113,29 @@ type Mapped struct {
 	Partition string
 }
 
-// FanOutOption says more about a fan-out.
+// FanOutOption is an option of [Task.FanOut].
 type FanOutOption func(*worker.FanOut)
 
-// Barrier makes what waits for this task wait for the added ones too; it reads their results
-// with MappedResults.
+// Barrier makes the downstream tasks of this task wait for the added tasks too. They read the results
+// with [MappedResults].
 func Barrier() FanOutOption { return func(f *worker.FanOut) { f.Barrier = true } }
 
-// Ordinal numbers the fan-out itself, among those of its task, from 0 and without gaps. See
-// FanOut for when that is of use.
+// Ordinal sets the number of the fan-out among those of its task, from 0 without gaps. [Task.FanOut]
+// describes when to use it.
 func Ordinal(n int) FanOutOption {
 	return func(f *worker.FanOut) {
-		ordinal := int32(n) //nolint:gosec // the server refuses what is not the next
+		ordinal := int32(n) //nolint:gosec // the server refuses other numbers than the next
 		f.Ordinal = &ordinal
 	}
 }
 
-// FanOut adds tasks to the run and returns their ids. Up to 10,000 are added at once and
-// atomically; more are added in several steps.
+// FanOut adds tasks to the run and returns their ids. Up to 10,000 tasks are added atomically; more
+// are added in several steps.
 //
-// The fan-outs of a task are numbered, and a number that the server has heard adds nothing:
-// an attempt that follows a failed one may fan out again as it did. A task with a cursor
-// counts on where the attempt before it was; if such an attempt may fail between its fan-out
-// and its Advance, give the fan-outs their Ordinal, such as the number of the page.
+// The fan-outs of a task are numbered, and the server ignores a number that it has already received:
+// a retry can repeat the fan-outs of the attempt before it. A task with a cursor continues the count of
+// the attempt before it. If such an attempt can fail between its fan-out and its Advance, set the
+// [Ordinal] of its fan-outs, for example to the number of the page.
 func (t *Task) FanOut(ctx context.Context, tasks []Mapped, options ...FanOutOption) ([]string, error) {
 	fan := worker.FanOut{Tasks: make([]*servov1.FanOutTask, len(tasks))}
 	for i, m := range tasks {

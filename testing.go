@@ -14,19 +14,19 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-// TestInput is what a function under test finds.
+// TestInput is the input of a function under test.
 type TestInput struct {
 	Tenant, Run, ID, Asset, Partition, Pipeline string
 
-	Attempt int            // 1 if not said
-	Cursor  string         // where an attempt before it has left off
-	Results map[string]any // of upstream assets, by key; encoded as JSON on the way
+	Attempt int            // default 1
+	Cursor  string         // the cursor of an earlier attempt
+	Results map[string]any // of upstream assets, by key; converted to JSON and back
 	// Mapped are the results of fanned-out upstream tasks: by key, then by partition.
 	Mapped map[string]map[string]any
 }
 
-// TestTask is a task without a server, to call an asset's function in a test. It remembers
-// what the function says.
+// TestTask is a task without a server, to call an asset's function in a test. It records the
+// function's reports.
 //
 //	task := servo.NewTestTask(servo.TestInput{Results: map[string]any{"bronze/orders": orders}})
 //	got, err := revenue(ctx, task.Task, Params{})
@@ -36,7 +36,7 @@ type TestTask struct {
 	recorder *recorder
 }
 
-// NewTestTask makes a task for a test.
+// NewTestTask returns a task for a test.
 func NewTestTask(in TestInput) *TestTask {
 	r := &recorder{input: in, cursor: in.Cursor}
 	r.logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -52,34 +52,34 @@ type FannedOut struct {
 	Barrier bool
 }
 
-// FanOuts are what the function has fanned out.
+// FanOuts returns the fan-outs of the function.
 func (t *TestTask) FanOuts() []FannedOut {
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
 	return slices.Clone(t.recorder.fanOuts)
 }
 
-// Reported is every progress that the function has told.
+// Reported returns every progress that the function has reported.
 func (t *TestTask) Reported() []Progress {
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
 	return slices.Clone(t.recorder.progress)
 }
 
-// Cursors are the positions that the function has advanced to.
+// Cursors returns the positions that the function has advanced to.
 func (t *TestTask) Cursors() []string {
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
 	return slices.Clone(t.recorder.cursors)
 }
 
-// Logged is what the function has logged, a line per record.
+// Logged returns the log of the function, one line for each record.
 func (t *TestTask) Logged() string { return t.recorder.log.String() }
 
 // IsPartial reports whether the function has marked its success as partial.
 func (t *TestTask) IsPartial() bool { return t.partial.Load() }
 
-// YieldedAt is the cursor of a Yield that a function under test has returned.
+// YieldedAt returns the cursor of a Yield that a function under test has returned.
 func YieldedAt(err error) (cursor string, yielded bool) {
 	out, yielded := outward(err).(*worker.YieldError) //nolint:errorlint // made by outward
 	if yielded && out.Cursor != nil {
@@ -155,14 +155,14 @@ func (r *recorder) FanOut(ctx context.Context, fan worker.FanOut) ([]string, err
 func (r *recorder) Progress(p *servov1.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	told := Progress{
+	reported := Progress{
 		Phase: p.GetPhase(), Stage: p.GetStage(), Fraction: p.GetFraction(), RecordsExtracted: p.GetRecordsExtracted(),
 		RecordsTransformed: p.GetRecordsTransformed(), RecordsLoaded: p.GetRecordsLoaded(), Bytes: p.GetBytes(),
 	}
 	if p.GetEta() != nil {
-		told.ETA = p.GetEta().AsTime()
+		reported.ETA = p.GetEta().AsTime()
 	}
-	r.progress = append(r.progress, told)
+	r.progress = append(r.progress, reported)
 }
 
 func (r *recorder) Upstream(_ context.Context, asset string) (json.RawMessage, error) {

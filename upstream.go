@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// Upstream is what an upstream asset has returned, decoded into T. The asset must be one that
-// this one declares as upstream.
+// Upstream returns the result of an upstream asset, decoded into T. The manifest must declare the
+// asset as an upstream of this one.
 func Upstream[T any](ctx context.Context, task *Task, asset string) (T, error) {
 	data, err := task.backend.Upstream(ctx, asset)
 	if err != nil {
@@ -25,9 +25,9 @@ type MappedResult[T any] struct {
 	Value     T
 }
 
-// MappedResults reads the results of all tasks of an asset that this one has waited for:
-// those that an upstream has fanned out with a Barrier. They are read page by page, so there
-// may be very many. After an error there are no more.
+// MappedResults iterates over the results of all tasks of an asset that this task has waited for:
+// those that an upstream has fanned out with a [Barrier]. They are read page by page, so there can be
+// many. The iteration ends after an error.
 func MappedResults[T any](ctx context.Context, task *Task, asset string) iter.Seq2[MappedResult[T], error] {
 	return func(yield func(MappedResult[T], error) bool) {
 		for found, err := range task.backend.Mapped(ctx, asset) {
@@ -46,8 +46,8 @@ func decodeResult[T any](asset string, data json.RawMessage) (T, error) {
 	var value T
 	if err := json.Unmarshal(data, &value); err != nil {
 		return value, &Error{
-			Code: SchemaViolation, Message: fmt.Sprintf("the result of %s is no %T: %v", asset, value, err),
-			SuggestedAction: "decode it into the type that the upstream asset returns", Err: err,
+			Code: SchemaViolation, Message: fmt.Sprintf("the result of %s cannot be decoded into %T: %v", asset, value, err),
+			SuggestedAction: "use the type that the upstream asset returns", Err: err,
 		}
 	}
 	return value, nil

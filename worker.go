@@ -24,83 +24,83 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-// WorkerOptions says how a worker runs. The zero value works for a server on this machine,
-// one task at a time.
+// WorkerOptions configures a worker. The zero value connects to a server on this machine and runs one
+// task at a time.
 type WorkerOptions struct {
-	// Server is the address of a server's gRPC listener, host:port, or https://host:port if it
-	// speaks TLS. The environment variable SERVO_SERVER if not said, which may list several
-	// servers, separated by commas; else 127.0.0.1:8081.
+	// Server is the address of a server's gRPC listener, host:port, or https://host:port with TLS.
+	// The default is the environment variable SERVO_SERVER, which may list several servers,
+	// separated by commas, or 127.0.0.1:8081.
 	Server string
 	// Servers are the addresses of several servers of one installation, in place of Server.
 	Servers []string
-	// APIKey is a worker key of all its pools, as sk_…. The environment variable SERVO_API_KEY
-	// if not said, else the content of the file that APIKeyFile or SERVO_API_KEY_FILE names;
-	// servers that ask for no keys need none.
+	// APIKey is a worker key for all pools of the worker, as sk_…. The default is the environment
+	// variable SERVO_API_KEY, or the content of the file that APIKeyFile or SERVO_API_KEY_FILE
+	// names. Servers without authentication need no key.
 	APIKey string
 	// APIKeyFile is a file with the key, which only the worker's user should be able to read.
 	APIKeyFile string
-	// TLS turns encryption on. The files in SERVO_TLS_CA, SERVO_TLS_CERT and SERVO_TLS_KEY if
-	// not said; https:// without any of it believes whom this machine believes.
+	// TLS enables encryption. The default uses the files in SERVO_TLS_CA, SERVO_TLS_CERT and
+	// SERVO_TLS_KEY; https:// without these uses the certificate authorities of this machine.
 	TLS *tls.Config
-	// Conn is a connection that the caller has made, in place of the above.
+	// Conn is an existing connection, in place of the options above.
 	Conn grpc.ClientConnInterface
 
-	// ID names the worker to people; host and process id if not said.
+	// ID is the name of the worker; default: host and process id.
 	ID string
-	// Pools are the pools to serve, the preferred first; "default" if not said.
+	// Pools are the pools to serve, the preferred first; default: "default".
 	Pools []string
-	// Concurrency is how many tasks run at once; 1 if not said.
+	// Concurrency is the worker's capacity: how many tasks run at once; default 1.
 	Concurrency int
-	// Ahead is how many tasks are leased ahead of need, so that a free slot does not wait
-	// for the network; half of Concurrency if not said, none if -1.
+	// Ahead is how many tasks are leased ahead of need, so that free capacity does not wait for the
+	// network; default: half of Concurrency. -1 is none.
 	Ahead int
-	// Lease is how long the server waits for a worker that has fallen silent; the server's worker
-	// timeout (30 seconds by default) if not said.
+	// Lease is how long a lease lasts without a heartbeat; default: the server's worker timeout (30
+	// seconds unless configured).
 	Lease time.Duration
-	// Grace is how long tasks may go on when the worker stops; 30 seconds if not said.
+	// Grace is how long tasks may continue when the worker stops; default 30 seconds.
 	Grace time.Duration
 
-	// Exec lets the worker run the commands of exec assets as well.
+	// Exec enables exec assets, whose commands the worker runs.
 	Exec *ExecOptions
-	// HTTP lets the worker call the endpoints of http assets as well, at public addresses.
+	// HTTP enables http assets, whose endpoints the worker calls at public addresses.
 	HTTP bool
-	// AllowPrivateNetworks are the private networks that http assets may call too, such as
+	// AllowPrivateNetworks are private networks that http assets may also call, such as
 	// 10.0.0.0/8. Loopback and link-local addresses are always refused.
 	AllowPrivateNetworks []string
 
 	// local lets http assets call this machine. It is for tests.
 	local bool
 
-	// LogLevel is the least level that is kept of what tasks log; INFO if not said.
+	// LogLevel is the minimum level of the task logs; default INFO.
 	LogLevel slog.Leveler
-	// Logger hears of the worker's own life; nil is silent.
+	// Logger logs the worker's own events; nil disables them.
 	Logger *slog.Logger
-	// Tracer makes a span of each task, under the trace of its run. Without one, Main makes
-	// spans if the OTEL_* variables say where to send them; the context of a task carries its
-	// run's trace in any case.
+	// Tracer creates a span for each task, in the trace of its run. Without a tracer, Main creates
+	// spans if the OTEL_* variables configure an exporter. The context of a task has its run's
+	// trace in any case.
 	Tracer trace.Tracer
 }
 
-// ExecOptions says how the commands of exec assets run.
+// ExecOptions configures the commands of exec assets.
 type ExecOptions struct {
-	// Dir is where they run; a new directory each, removed afterwards, if not said.
+	// Dir is their working directory; default: a new directory for each, removed afterwards.
 	Dir string
-	// PassEnv names variables of the worker's environment that commands may see, beside
-	// PATH, HOME, TMPDIR, LANG and TZ.
+	// PassEnv lists variables of the worker's environment that commands get, besides PATH, HOME,
+	// TMPDIR, LANG and TZ.
 	PassEnv []string
 	// User is the user that commands run as, by name or as UID:GID, if the worker runs as root.
-	// Then commands cannot look into the worker's process, which has its key.
+	// Commands then cannot inspect the worker's process, which has its key.
 	User string
 }
 
-// The variables with keys. A worker that runs commands hides them from these.
+// The variables with keys. A worker hides them from the commands that it runs.
 const (
 	keyVariable      = "SERVO_API_KEY"
 	keyFileVariable  = "SERVO_API_KEY_FILE"
 	pushKeysVariable = "SERVO_PUSH_KEYS"
 )
 
-// key is the key that the worker shows.
+// key returns the API key of the worker.
 func (o *WorkerOptions) key() (string, error) {
 	if key := cmp.Or(o.APIKey, os.Getenv(keyVariable)); key != "" {
 		return key, nil
@@ -108,12 +108,12 @@ func (o *WorkerOptions) key() (string, error) {
 	return worker.ReadKey("api-key-file", cmp.Or(o.APIKeyFile, os.Getenv(keyFileVariable)))
 }
 
-// executor runs commands, from which it hides the keys of this process.
+// executor returns an executor for commands, and hides the keys of this process from them.
 func (o *ExecOptions) executor(log *slog.Logger) (*worker.Exec, error) {
 	e := &worker.Exec{Dir: o.Dir, PassEnv: o.PassEnv}
 	for _, name := range o.PassEnv {
 		if name == keyVariable || name == pushKeysVariable {
-			return nil, fault.Invalid("pass-env", name+" holds a key of the worker", "give commands a key of their own under another name")
+			return nil, fault.Invalid("pass-env", name+" contains a key of the worker", "pass commands their own key in another variable")
 		}
 	}
 	if o.User != "" {
@@ -123,19 +123,19 @@ func (o *ExecOptions) executor(log *slog.Logger) (*worker.Exec, error) {
 		}
 	}
 	if err := worker.Hide(keyVariable, pushKeysVariable); err != nil && log != nil {
-		log.Warn("commands may be able to read the worker's key: give it in a file, and run commands as another user", "error", err)
+		log.Warn("commands may be able to read the worker's key; use a key file, and run commands as another user", "error", err)
 	}
 	return e, nil
 }
 
-// defaultServer is where `servo dev` listens.
+// defaultServer is the address of `servo dev`.
 const defaultServer = "127.0.0.1:8081"
 
-// Worker executes assets. Register them with Asset, then call Run, or Main.
+// Worker executes assets. Register them with [Asset], then call [Worker.Run] or [Main].
 type Worker struct {
 	options  WorkerOptions
 	handlers *worker.Handlers
-	reads    map[string][]string // what functions say that they read
+	reads    map[string][]string // the assets that functions declare to read
 	instance string              // of a push handler
 
 	mu      sync.Mutex
@@ -144,26 +144,26 @@ type Worker struct {
 	aborted bool
 }
 
-// NewWorker makes a worker without assets. What is wrong with the options is said by Run.
+// NewWorker returns a worker without assets. Run validates the options.
 func NewWorker(options WorkerOptions) *Worker {
 	return &Worker{options: options, handlers: worker.NewHandlers()}
 }
 
-// Assets are the keys of the registered assets, in order.
+// Assets returns the keys of the registered assets, in order.
 func (w *Worker) Assets() []string { return w.handlers.Names() }
 
-// Run works until the context is done. It then takes no new tasks, lets those that run go
-// on for the grace, interrupts the rest (they are tried again elsewhere), and returns when
-// the server has heard of everything. It leaves signals alone; Main does not.
+// Run works until the context is done. It then claims no more tasks, lets running tasks continue for
+// the grace, interrupts the rest (other workers retry them), and returns when all results are
+// reported. Run does not handle signals; [Main] does.
 func (w *Worker) Run(ctx context.Context) error {
-	inner, hangUp, err := w.start()
+	inner, disconnect, err := w.start()
 	if err != nil {
 		return err
 	}
-	return errors.Join(inner.Run(ctx), hangUp())
+	return errors.Join(inner.Run(ctx), disconnect())
 }
 
-// Abort makes Run return at once.
+// Abort makes Run return immediately: tasks are interrupted without grace.
 func (w *Worker) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,7 @@ func (w *Worker) Abort() {
 	}
 }
 
-// encryption takes the files of the environment, if nothing else is said.
+// encryption reads the files that the environment names, unless TLS is set.
 func (o *WorkerOptions) encryption() (err error) {
 	if o.TLS == nil {
 		o.TLS, err = client.TLSFromFiles(client.TLSFiles{CA: os.Getenv("SERVO_TLS_CA"), Cert: os.Getenv("SERVO_TLS_CERT"), Key: os.Getenv("SERVO_TLS_KEY")})
@@ -181,16 +181,16 @@ func (o *WorkerOptions) encryption() (err error) {
 	return err
 }
 
-// start connects and makes the worker that runs. The function that it returns disconnects.
+// start connects and returns the inner worker, and a function that disconnects.
 func (w *Worker) start() (*worker.Worker, func() error, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.options
-	config := worker.Config{
+	inside := worker.Options{
 		Conn: o.Conn, ID: o.ID, Instance: w.instance, Pools: o.Pools, Concurrency: o.Concurrency, Ahead: o.Ahead, Lease: o.Lease, Grace: o.Grace,
 		LogLevel: o.LogLevel, Logger: o.Logger, Tracer: o.Tracer, Executors: []worker.Executor{w.handlers},
 	}
-	hangUp := func() error { return nil }
+	disconnect := func() error { return nil }
 	if o.Conn == nil {
 		if err := o.encryption(); err != nil {
 			return nil, nil, err
@@ -203,47 +203,47 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		config.Conn, hangUp = c.Conn(), c.Close
+		inside.Conn, disconnect = c.Conn(), c.Close
 	}
 	if o.Exec != nil {
 		commands, err := o.Exec.executor(o.Logger)
 		if err != nil {
-			return nil, nil, errors.Join(err, hangUp())
+			return nil, nil, errors.Join(err, disconnect())
 		}
-		config.Executors = append(config.Executors, commands)
+		inside.Executors = append(inside.Executors, commands)
 	}
 	if o.HTTP {
 		networks, err := netguard.ParseNetworks("allow-private-networks", o.AllowPrivateNetworks)
 		if err != nil {
-			return nil, nil, errors.Join(err, hangUp())
+			return nil, nil, errors.Join(err, disconnect())
 		}
 		calls := worker.NewHTTP(o.Concurrency, netguard.NewGuard(netguard.Policy{Networks: networks, Local: o.local, Logger: o.Logger}))
-		config.Executors = append(config.Executors, calls)
-		disconnect := hangUp
-		hangUp = func() error { calls.Close(); return disconnect() }
+		inside.Executors = append(inside.Executors, calls)
+		closeConn := disconnect
+		disconnect = func() error { calls.Close(); return closeConn() }
 	}
-	inner, err := worker.New(config)
+	inner, err := worker.New(inside)
 	if err != nil {
-		return nil, nil, errors.Join(err, hangUp())
+		return nil, nil, errors.Join(err, disconnect())
 	}
 	w.running, w.started = inner, true
 	if w.aborted {
 		inner.Abort()
 	}
-	return inner, hangUp, nil
+	return inner, disconnect, nil
 }
 
-// exitRefused is how Main ends a process whose key the server refuses.
+// exitRefused is the exit code of Main if the server refuses the key.
 const exitRefused = 6
 
-// IsRefused reports whether Run returned because the server refuses the worker's key, or does not
-// let it serve its pools. Another start with the same key would be refused as well.
+// IsRefused reports whether Run returned because the server refused the worker's key, or the key does
+// not permit the worker's pools. A restart with the same key would be refused as well.
 func IsRefused(err error) bool {
 	return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden)
 }
 
-// reach is how long one call waits for a server that cannot be reached. The worker then
-// says so, and goes on trying.
+// reach is how long one call waits for an unreachable server. The worker then logs a warning and
+// retries.
 const reach = 2 * time.Second
 
 func (o WorkerOptions) servers() []string {
@@ -265,7 +265,7 @@ func (o WorkerOptions) servers() []string {
 	return servers
 }
 
-// describe says what the worker can run.
+// describe returns what the worker can execute.
 func (w *Worker) describe() worker.Description {
 	d := worker.Description{Handlers: append([]string{}, w.handlers.Names()...), Pools: w.options.Pools, Exec: w.options.Exec != nil, HTTP: w.options.HTTP, Reads: w.reads}
 	if len(d.Pools) == 0 {
@@ -274,16 +274,15 @@ func (w *Worker) describe() worker.Description {
 	return d
 }
 
-// traceGrace is how long a worker that has stopped tries to send its last traces.
+// traceGrace is how long a stopped worker tries to export its last traces.
 const traceGrace = 5 * time.Second
 
-// Main runs a worker as a program: it logs to standard error, stops at SIGINT and SIGTERM,
-// at once at the second one, and ends the process with 0, with 6 if the server refuses its key,
-// or with 1 after another error. It sends traces
-// where the OTEL_* variables say.
+// Main runs a worker as a program. It logs to standard error, and exports traces if the OTEL_* variables
+// configure an exporter. SIGINT and SIGTERM stop the worker; a second signal aborts it. Main exits with
+// 0, with 6 if the server refuses the key, or with 1 after another error.
 //
-// With SERVO_WORKER_DESCRIBE=1 it prints what the worker can run as JSON and ends: that is how
-// `servo worker check` compares a program with a manifest.
+// With SERVO_WORKER_DESCRIBE=1 it prints as JSON what the worker can execute, and exits. `servo worker
+// check` uses this to compare a program with a manifest.
 func Main(w *Worker) {
 	if os.Getenv(worker.DescribeVariable) != "" {
 		if err := json.NewEncoder(os.Stdout).Encode(w.describe()); err != nil {
@@ -314,7 +313,7 @@ func Main(w *Worker) {
 	err = w.Run(ctx)
 	flush, cancel := context.WithTimeout(context.Background(), traceGrace)
 	if late := traces.Stop(flush); late != nil {
-		w.options.Logger.Warn("the last traces were not sent", "error", late)
+		w.options.Logger.Warn("the last traces were not exported", "error", late)
 	}
 	cancel()
 	if err != nil {

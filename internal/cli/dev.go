@@ -179,7 +179,7 @@ func (d *dev) startWorkers(ctx context.Context) error {
 	}
 	calls := worker.NewHTTP(devSlots, netguard.NewGuard(netguard.Policy{Local: true}))
 	d.closeCalls = calls.Close
-	w, err := worker.New(worker.Config{
+	w, err := worker.New(worker.Options{
 		Conn: d.client.Conn(), ID: "dev-" + asset.DefaultPool, Pools: []string{asset.DefaultPool}, Concurrency: devSlots,
 		Grace: devGrace, Executors: []worker.Executor{worker.NewHandlers(), &worker.Exec{}, calls}, Logger: log.With("worker", "dev-"+asset.DefaultPool),
 	})

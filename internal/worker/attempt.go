@@ -8,60 +8,60 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// attempt is one lease, from the answer of its claim to the answer of its last report.
+// attempt is one lease, from the response to its claim until its last report is answered.
 type attempt struct {
 	lease *servov1.Lease
 
-	// since is when the lease was surely held by us, by our own clock.
+	// since is the last time at which the worker certainly held the lease, by its own clock.
 	since time.Time
-	// expires is when it may be over if no heartbeat renews it. Guarded by Worker.mu.
+	// expires is when the lease may expire without a heartbeat. Guarded by Worker.mu.
 	expires time.Time
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	lost   atomic.Bool // nothing that it still says counts
+	lost   atomic.Bool // the server ignores its reports
 
-	outbox   outbox
+	reports  reportQueue
 	logs     logBuffer
 	progress progressBox
 }
 
-// outbox is what an attempt has to say and has not been answered. It is the reporter's, and
-// guarded by its mutex.
-type outbox struct {
+// reportQueue has the items of an attempt that the server has not answered. Guarded by the reporter's
+// mutex.
+type reportQueue struct {
 	waiting  []item
-	retained []item // were in the call, and must be said again, first
-	inCall   bool   // some of its items are in a call: the others wait, so that order holds
-	queued   bool   // it stands in the reporter's queue
-	closed   bool   // its last item was said: nothing comes after it
+	retained []item // were in a call, and must be sent again, first
+	inCall   bool   // some of its items are in a call: the others wait, so that the order is kept
+	queued   bool   // it is in the reporter's queue
+	closed   bool   // its last item was added: none may follow
 	tries    int    // of the retained items
 	pause    time.Duration
 
-	// startRefused remembers that the server refused the start because of a cancel, so the
-	// end that follows will be refused as well.
+	// startRefused is true if the server refused the start because of a cancel, so that it will
+	// refuse the end that follows as well.
 	startRefused bool
-	mended       bool // the last item was refused and replaced, which is done once
+	replaced     bool // the last item was refused and replaced, which is done once
 }
 
-// item is one thing that an attempt says.
+// item is one report of an attempt.
 type item struct {
 	*servov1.ReportItem
 
 	size   int
 	last   bool                       // ends the attempt
-	alone  bool                       // nothing that follows is sent before it is answered
-	answer chan *servov1.ReportAnswer // for who waits; buffered
+	alone  bool                       // no later item is sent before it is answered
+	answer chan *servov1.ReportAnswer // for a waiting caller; buffered
 }
 
 func (a *attempt) handle() string { return a.lease.GetLease() }
 
-// item makes an item of what happened. Payload is its size beyond the frame.
+// item returns an item for an action. Payload is its size without the frame.
 func (a *attempt) item(action *servov1.ReportItem, payload int) item {
 	action.Lease = a.handle()
 	return item{ReportItem: action, size: len(action.GetLease()) + itemFrame + payload}
 }
 
-// itemFrame is a generous size of what stands around an item's payload.
+// itemFrame is an upper bound for the size of an item without its payload.
 const itemFrame = 32
 
 // started reports the start. Another instance may execute the attempt: then this report is refused,

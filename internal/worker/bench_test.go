@@ -96,7 +96,7 @@ func benchmarkWorker(b *testing.B, slots, size int) {
 		}
 		functions.Add("gold/a", returns(fmt.Sprintf(`{"n":1,"text":"%s"}`, text)))
 	}
-	w, err := worker.New(worker.Config{Conn: conn, Concurrency: slots, Executors: []worker.Executor{functions}})
+	w, err := worker.New(worker.Options{Conn: conn, Concurrency: slots, Executors: []worker.Executor{functions}})
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -12,10 +12,10 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// claimGrace bounds how long a stopping worker asks what its parked claim has brought.
+// claimGrace bounds how long a stopping worker asks for the result of its waiting claim.
 const claimGrace = 3 * time.Second
 
-// claim is the claim loop: one call at a time, parked at the server while it has nothing.
+// claim is the claim loop: one call at a time, which the server holds while it has no tasks.
 func (w *Worker) claim(ctx, calls context.Context) {
 	idle, capabilities := backoff{}, w.capabilities()
 	for ctx.Err() == nil {
@@ -29,9 +29,9 @@ func (w *Worker) claim(ctx, calls context.Context) {
 		}
 		begun := time.Now()
 		got := w.claimOnce(ctx, calls, &servov1.ClaimRequest{
-			WorkerId: w.config.ID, ClaimId: w.nextClaim(), Pools: w.config.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
+			WorkerId: w.options.ID, ClaimId: w.nextClaim(), Pools: w.options.Pools, Max: int32(most), //nolint:gosec // at most maxClaim
 			Lease: w.wantedLease(), Wait: durationpb.New(maxWait), Start: start, Presence: true, Capabilities: capabilities,
-			Slots: int32(min(w.config.Concurrency+w.config.Ahead, maxSlots)), //nolint:gosec // bounded
+			Slots: int32(min(w.options.Concurrency+w.options.Ahead, maxCapacity)), //nolint:gosec // bounded
 		})
 		if w.isDenied() {
 			return
@@ -44,18 +44,18 @@ func (w *Worker) claim(ctx, calls context.Context) {
 	}
 }
 
-// nextClaim is the id of a new claim.
+// nextClaim returns the id of a new claim.
 func (w *Worker) nextClaim() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.claims.next()
 }
 
-// capabilities are what the worker declares: it gets no task that it cannot run. A worker without
-// any declares one that no task needs, since none would mean all.
+// capabilities returns the capabilities that the worker declares, so that it gets only tasks that it
+// can execute. A worker without any declares one that no task needs, because an empty list means all.
 func (w *Worker) capabilities() []string {
 	var declared []string
-	for _, e := range w.config.Executors {
+	for _, e := range w.options.Executors {
 		declared = append(declared, e.Capabilities()...)
 	}
 	if len(declared) == 0 {
@@ -64,70 +64,69 @@ func (w *Worker) capabilities() []string {
 	return declared
 }
 
-// wanted says how many leases to ask for: for free slots, to be started at once, or ahead
-// of need. None while too much waits to be reported.
+// wanted returns how many leases to claim: for free capacity, to be started immediately, or ahead of
+// need. None while too many reports are pending.
 func (w *Worker) wanted() (most int, start bool) {
 	if w.reporter.overloaded() {
 		return 0, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if free := w.config.Concurrency - len(w.running); free > 0 && len(w.buffer) == 0 {
+	if free := w.options.Concurrency - len(w.running); free > 0 && len(w.buffer) == 0 {
 		return min(free, maxClaim), true
 	}
-	return min(max(w.config.Ahead-len(w.buffer), 0), maxClaim), false
+	return min(max(w.options.Ahead-len(w.buffer), 0), maxClaim), false
 }
 
-// wantedLease is the lease that claims ask for; nil is the server's worker timeout.
+// wantedLease returns the lease duration that claims request; nil is the server's worker timeout.
 func (w *Worker) wantedLease() *durationpb.Duration {
-	if w.config.Lease == 0 {
+	if w.options.Lease == 0 {
 		return nil
 	}
-	return durationpb.New(w.config.Lease)
+	return durationpb.New(w.options.Lease)
 }
 
-// learnLease takes over how long the server keeps leases without a heartbeat.
+// learnLease stores the lease duration of the server.
 func (w *Worker) learnLease(lease time.Duration) {
-	if w.config.Lease == 0 && lease >= minLease {
+	if w.options.Lease == 0 && lease >= minLease {
 		w.lease.Store(int64(lease))
 	}
 }
 
-// leaseTime is how long leases last without a heartbeat.
+// leaseTime returns how long leases last without a heartbeat.
 func (w *Worker) leaseTime() time.Duration { return time.Duration(w.lease.Load()) }
 
-// beatEvery is the time between two heartbeats.
+// beatEvery returns the time between two heartbeats.
 func (w *Worker) beatEvery() time.Duration {
-	return cmp.Or(w.config.HeartbeatEvery, min(heartbeatsEach, w.leaseTime()/3))
+	return cmp.Or(w.options.HeartbeatEvery, min(heartbeatsEach, w.leaseTime()/3))
 }
 
-// wakeClaims says that there may be room for more.
+// wakeClaims wakes the claim loop because there may be free capacity.
 func (w *Worker) wakeClaims() {
 	select {
 	case w.room <- struct{}{}:
-	default: // it has been said
+	default: // already awake
 	}
 }
 
-// claimOnce makes one claim, with the same id again while its outcome is not known: what
-// the server has leased to us must not be stranded because its answer was lost. It returns how many leases
-// came.
+// claimOnce makes one claim. It repeats it with the same id while the outcome is unknown, so that
+// leases of a lost response are not stranded. It returns how many leases it got.
 func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimRequest) (got int) {
 	wait := backoff{}
-	var first time.Time // of the tries, once there is more than one
+	var first time.Time // attempt, once there is more than one
 	for {
 		begun := time.Now()
 		response, err := w.callClaim(ctx, request, maxWait+claimPatience)
 		if ctx.Err() == nil {
-			w.link.heard("claim", err)
+			w.link.record("claim", err)
 		}
 		if err == nil {
 			w.learnLease(response.GetLeaseDuration().AsDuration())
 			since := time.Now()
 			if !first.IsZero() {
-				since = first // it may have been leased by the first try
+				since = first // the first attempt may have leased it
 			}
-			w.accept(response.GetLeases(), since, true) //nolint:contextcheck // tasks outlive the claim that brought them
+			w.accept(response.GetLeases(), since, true) //nolint:contextcheck //nolint:contextcheck // tasks outlive their claim
 			return len(response.GetLeases())
 		}
 		if first.IsZero() {
@@ -141,19 +140,19 @@ func (w *Worker) claimOnce(ctx, calls context.Context, request *servov1.ClaimReq
 			return 0
 		}
 		if judge(err) == refused {
-			w.config.Logger.Error("the server refuses the claim", "error", err)
-			wait.tries = max(wait.tries, 5) // it will not be better soon
+			w.options.Logger.Error("the server refuses the claim", "error", err)
+			wait.tries = max(wait.tries, 5) // the next attempts will be refused too
 			request.ClaimId = w.nextClaim()
 		}
 		if !wait.sleep(ctx, w.link.pauseAfter(err)) {
 			break
 		}
 	}
-	// The worker stops. What the claim may have been given all the same is fetched and
-	// given back, rather than left to expire.
+	// The worker stops. Leases that the claim may have got are fetched and returned, so that
+	// they do not have to expire.
 	request.Wait, request.Max = durationpb.New(0), 1
 	if response, err := w.callClaim(calls, request, claimGrace); err == nil {
-		w.accept(response.GetLeases(), first, false) //nolint:contextcheck // it gives them back
+		w.accept(response.GetLeases(), first, false) //nolint:contextcheck //nolint:contextcheck // it returns them
 	}
 	return 0
 }

@@ -8,31 +8,31 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// claimIDs makes the ids of a process's claims: the first half is random and the same for all, the rest
-// counts upward. A heartbeat can so name all claims that are over by the first and the last. Guarded
+// claimIDs creates the ids of a process's claims: the first half is random and the same for all, the
+// rest is a counter. So a heartbeat can name all finished claims by the first and the last. Guarded
 // by Worker.mu.
 type claimIDs struct {
 	process [8]byte
 	made    uint64
-	settled uint64 // of those made: no lease of theirs will be taken any more
+	settled uint64 // the number of finished claims: the worker takes no more leases of them
 }
 
 func newClaimIDs() claimIDs {
 	ids := claimIDs{}
 	random := uuid.New()
 	copy(ids.process[:], random[:])
-	ids.process[6] = ids.process[6]&0x0f | 0x80 // version 8: of one's own making
+	ids.process[6] = ids.process[6]&0x0f | 0x80 // version 8: custom
 	return ids
 }
 
-// next is the id of a new claim. Those before it are over: claims are made one after the other.
+// next returns the id of a new claim. Earlier claims are finished: there is one at a time.
 func (c *claimIDs) next() string {
 	c.settled = c.made
 	c.made++
 	return c.id(c.made).String()
 }
 
-// settle says that the last claim is over.
+// settle marks the last claim as finished.
 func (c *claimIDs) settle() { c.settled = c.made }
 
 func (c *claimIDs) id(n uint64) (id uuid.UUID) {
@@ -42,8 +42,8 @@ func (c *claimIDs) id(n uint64) (id uuid.UUID) {
 	return id
 }
 
-// over are the claims that are over; nil if there is none.
-func (c *claimIDs) over() *servov1.ClaimRange {
+// finished returns the finished claims; nil without any.
+func (c *claimIDs) finished() *servov1.ClaimRange {
 	if c.settled == 0 {
 		return nil
 	}

@@ -64,7 +64,7 @@ func TestClaim(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil }},
-				func(c *worker.Config) { c.Concurrency = 4; c.Ahead = 2 })
+				func(c *worker.Options) { c.Concurrency = 4; c.Ahead = 2 })
 			ids := b.add(10, "gold/a")
 			synctest.Wait()
 			claims := claimsOf(b)
@@ -89,7 +89,7 @@ func TestClaim(t *testing.T) {
 					time.Sleep(10 * time.Minute)
 				}
 				return worker.Result{}, nil
-			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			}}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
 			synctest.Wait() // until it has begun
@@ -114,7 +114,7 @@ func TestClaim(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
 				time.Sleep(10 * time.Minute)
 				return worker.Result{}, nil
-			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			}}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.ended(t, ids...)
 			require.Equal(t, "Complete", b.lease(ids[1]).state)
@@ -278,7 +278,7 @@ func TestHeartbeat(t *testing.T) {
 	t.Run("a leased task whose run is cancelled before it began is given up", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t, handlers{"gold/a": untilCancelled}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			b := start(t, handlers{"gold/a": untilCancelled}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
 			synctest.Wait() // until it has begun
@@ -302,7 +302,7 @@ func TestHeartbeat(t *testing.T) {
 						}
 						return untilCancelled(ctx, task)
 					},
-				}, func(c *worker.Config) {
+				}, func(c *worker.Options) {
 					c.Concurrency = 1
 					c.Ahead = 1
 					c.Lease = 5 * time.Minute

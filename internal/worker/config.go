@@ -12,19 +12,19 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Config says how a worker runs. Zero fields have the defaults that stand beside them.
-type Config struct {
+// Options configures a worker. A zero field has the default that its comment names.
+type Options struct {
 	Conn        grpc.ClientConnInterface // to the server
 	ID          string                   // host-pid
-	Instance    string                   // of the process, if tasks may reach two: code waits for its start to be granted; none
+	Instance    string                   // of the process, if several may receive the same task: code waits until the server grants its start; none
 	Pools       []string                 // in the order of preference; "default"
-	Concurrency int                      // slots: how many tasks run at once; 1
+	Concurrency int                      // capacity: how many tasks run concurrently; 1
 	Ahead       int                      // leases ahead of need: half of Concurrency, at least 1; NoAhead for none
 	Lease       time.Duration            // how long a lease lasts without a heartbeat; the server's worker timeout
-	Grace       time.Duration            // how long tasks may go on when the worker stops; 30 s
+	Grace       time.Duration            // how long tasks may continue when the worker stops; 30 s
 
-	HeartbeatEvery time.Duration // 10 s, sooner if leases are short: a third of them
-	FlushEvery     time.Duration // how long log lines and progress may wait for company; 1 s
+	HeartbeatEvery time.Duration // 10 s, or a third of a shorter lease
+	FlushEvery     time.Duration // how long log lines and progress are collected before they are sent; 1 s
 
 	Executors []Executor
 	LogLevel  slog.Leveler // of what tasks log; INFO
@@ -32,95 +32,95 @@ type Config struct {
 	Tracer    trace.Tracer // of attempts; none
 }
 
-// NoAhead is the value of Config.Ahead for a worker that leases nothing ahead of need.
+// NoAhead is the value of Options.Ahead for a worker that leases no tasks ahead of need.
 const NoAhead = -1
 
 // The limits of calls and of stopping.
 const (
 	maxClaim = 1000             // leases in one claim: the server's limit
-	maxWait  = 30 * time.Second // how long a claim is parked
+	maxWait  = 30 * time.Second // how long the server holds a claim
 
-	claimPatience  = 15 * time.Second // beyond what the claim waits for
+	claimPatience  = 15 * time.Second // longer than the claim waits
 	reportPatience = 30 * time.Second
-	maxClaimBytes  = 256 << 20 // of a claim's answer: upstream results come along
+	maxClaimBytes  = 256 << 20 // of the response to a claim, which includes upstream results
 
-	stopGrace  = 7 * time.Second  // from the interruption of tasks to their abandonment: longer than killGrace
+	stopGrace  = 7 * time.Second  // from the interruption of tasks until they are abandoned: longer than killGrace
 	flushGrace = 10 * time.Second // for the last reports
-	abortGrace = 2 * time.Second  // for tasks to end and for the last reports when there is no time
+	abortGrace = 2 * time.Second  // for tasks to end and for the last reports when the worker is aborted
 )
 
-// Times of presence, until the server has said otherwise.
+// Defaults until the server sends its own.
 const (
 	defaultLease   = 30 * time.Second // the server's default, without its margin
 	heartbeatsEach = 10 * time.Second
 )
 
 const (
-	minLease = time.Second
-	maxLease = time.Hour
-	maxSlots = 100_000
-	maxPools = 100
+	minLease    = time.Second
+	maxLease    = time.Hour
+	maxCapacity = 100_000
+	maxPools    = 100
 )
 
-func (c Config) withDefaults() Config {
-	if c.ID == "" {
+func (o Options) withDefaults() Options {
+	if o.ID == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			host = "worker"
 		}
-		c.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
+		o.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if len(c.Pools) == 0 {
-		c.Pools = []string{DefaultPool}
+	if len(o.Pools) == 0 {
+		o.Pools = []string{DefaultPool}
 	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 1
+	if o.Concurrency == 0 {
+		o.Concurrency = 1
 	}
-	switch c.Ahead {
+	switch o.Ahead {
 	case NoAhead:
-		c.Ahead = 0
+		o.Ahead = 0
 	case 0:
-		c.Ahead = max(1, c.Concurrency/2)
+		o.Ahead = max(1, o.Concurrency/2)
 	}
 	set := func(field *time.Duration, value time.Duration) {
 		if *field == 0 {
 			*field = value
 		}
 	}
-	set(&c.Grace, 30*time.Second)
-	set(&c.FlushEvery, time.Second)
-	if c.LogLevel == nil {
-		c.LogLevel = slog.LevelInfo
+	set(&o.Grace, 30*time.Second)
+	set(&o.FlushEvery, time.Second)
+	if o.LogLevel == nil {
+		o.LogLevel = slog.LevelInfo
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c
+	return o
 }
 
-func (c Config) validate() error {
+func (o Options) validate() error {
 	switch {
-	case c.Conn == nil:
-		return fault.Invalid("server", "is missing", "say which server to work for")
-	case len(c.ID) > 200:
+	case o.Conn == nil:
+		return fault.Invalid("server", "is missing", "set the server to work for")
+	case len(o.ID) > 200:
 		return fault.Invalid("id", "has more than 200 bytes", "use a shorter name")
-	case len(c.Pools) > maxPools:
+	case len(o.Pools) > maxPools:
 		return fault.Invalid("pools", "has more than 100 names", "serve fewer pools")
-	case c.Concurrency < 0 || c.Concurrency > maxSlots:
-		return fault.Invalid("concurrency", fmt.Sprintf("is %d", c.Concurrency), "use 1 to 100000")
-	case c.Ahead < 0 || c.Ahead > maxSlots:
-		return fault.Invalid("ahead", fmt.Sprintf("is %d", c.Ahead), "use -1 (none) to 100000")
-	case c.Lease != 0 && (c.Lease < minLease || c.Lease > maxLease):
-		return fault.Invalid("lease", fmt.Sprintf("is %s", c.Lease), "use 1s to 1h")
-	case c.Grace < 0:
-		return fault.Invalid("grace", fmt.Sprintf("is %s", c.Grace), "use 0 or more")
-	case c.HeartbeatEvery < 0 || c.Lease != 0 && c.HeartbeatEvery >= c.Lease:
-		return fault.Invalid("heartbeat_every", fmt.Sprintf("is %s", c.HeartbeatEvery), "beat more than once in a lease")
+	case o.Concurrency < 0 || o.Concurrency > maxCapacity:
+		return fault.Invalid("concurrency", fmt.Sprintf("is %d, must be 1 to 100000", o.Concurrency), "use a value in the range")
+	case o.Ahead < 0 || o.Ahead > maxCapacity:
+		return fault.Invalid("ahead", fmt.Sprintf("is %d, must be -1 to 100000", o.Ahead), "use -1 for none")
+	case o.Lease != 0 && (o.Lease < minLease || o.Lease > maxLease):
+		return fault.Invalid("lease", fmt.Sprintf("is %s, must be 1s to 1h", o.Lease), "use a duration such as 30s")
+	case o.Grace < 0:
+		return fault.Invalid("grace", fmt.Sprintf("is %s, must be 0s or more", o.Grace), "use a duration such as 30s")
+	case o.HeartbeatEvery < 0 || o.Lease != 0 && o.HeartbeatEvery >= o.Lease:
+		return fault.Invalid("heartbeat_every", fmt.Sprintf("is %s, must be less than the lease", o.HeartbeatEvery), "send more than one heartbeat during a lease")
 	}
 	kinds := map[string]bool{}
-	for _, e := range c.Executors {
+	for _, e := range o.Executors {
 		if kinds[e.Kind()] {
-			return fault.Invalid("executors", "has two of kind "+e.Kind(), "give one of each kind")
+			return fault.Invalid("executors", "has two of kind "+e.Kind(), "use one of each kind")
 		}
 		kinds[e.Kind()] = true
 	}

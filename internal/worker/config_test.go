@@ -24,7 +24,7 @@ func TestConfig(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
 				<-done
 				return worker.Result{}, nil
-			}}, func(c *worker.Config) { c.Lease = 2 * time.Second })
+			}}, func(c *worker.Options) { c.Lease = 2 * time.Second })
 			id := b.add(1, "gold/a")[0]
 			time.Sleep(time.Minute)
 			require.Greater(t, b.count(func(m proto.Message) bool { _, beat := m.(*servov1.HeartbeatRequest); return beat }), 60)
@@ -35,9 +35,9 @@ func TestConfig(t *testing.T) {
 
 	t.Run("a heartbeat that comes after the lease's end is refused", func(t *testing.T) {
 		t.Parallel()
-		_, err := worker.New(worker.Config{Conn: newFake(), Lease: time.Second, HeartbeatEvery: time.Second})
+		_, err := worker.New(worker.Options{Conn: newFake(), Lease: time.Second, HeartbeatEvery: time.Second})
 		require.True(t, fault.Is(err, fault.InvalidArgument), err)
-		_, err = worker.New(worker.Config{Conn: newFake(), Lease: time.Second})
+		_, err = worker.New(worker.Options{Conn: newFake(), Lease: time.Second})
 		require.NoError(t, err)
 	})
 }

@@ -9,27 +9,26 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// How often an error of the server's own is met with the same again before it is believed:
-// of a whole call before the call is split, and of a single item.
+// How often a call or a single item is repeated after an internal error of the server, before the
+// call is split or the item fails.
 const (
 	maxCallFaults = 3
 	maxItemFaults = 10
 )
 
-// deliver says a batch until it is answered, the same items again while the outcome is not
-// known. A call that is refused as a whole is split, so that only the item that is to blame
-// hears of it.
-func (r *reporter) deliver(ctx context.Context, batch []parcel) {
+// deliver sends a batch until it is answered, and repeats it while the outcome is unknown. A call
+// that is refused as a whole is split, so that only the invalid item is refused.
+func (r *reporter) deliver(ctx context.Context, batch []attemptItems) {
 	wait := backoff{}
 	faults := 0
 	for {
-		batch = r.living(batch)
+		batch = r.dropLost(batch)
 		if len(batch) == 0 {
 			return
 		}
 		answers, err := r.call(ctx, batch)
 		switch judge(err) {
-		case heard:
+		case delivered:
 			r.settle(batch, answers)
 			return
 		case faulty:
@@ -49,13 +48,13 @@ func (r *reporter) deliver(ctx context.Context, batch []parcel) {
 		case unknown:
 		}
 		if !wait.sleep(ctx, r.link.pauseAfter(err)) {
-			return // the worker is gone; whoever asks sees that items are left
+			return // the worker has stopped; left counts the items
 		}
 	}
 }
 
-// call makes one call. Wrong numbers of answers are the server's fault.
-func (r *reporter) call(ctx context.Context, batch []parcel) ([]*servov1.ReportAnswer, error) {
+// call makes one call. A wrong number of answers is an error of the server.
+func (r *reporter) call(ctx context.Context, batch []attemptItems) ([]*servov1.ReportAnswer, error) {
 	request := &servov1.ReportRequest{WorkerId: r.worker, Items: make([]*servov1.ReportItem, 0, count(batch))}
 	for _, p := range batch {
 		for _, it := range p.items {
@@ -65,7 +64,7 @@ func (r *reporter) call(ctx context.Context, batch []parcel) ([]*servov1.ReportA
 	ctx, cancel := context.WithTimeout(ctx, reportPatience)
 	defer cancel()
 	response, err := r.client.Report(ctx, request)
-	r.link.heard("report", err)
+	r.link.record("report", err)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func (r *reporter) call(ctx context.Context, batch []parcel) ([]*servov1.ReportA
 	return response.GetAnswers(), nil
 }
 
-func count(batch []parcel) int {
+func count(batch []attemptItems) int {
 	n := 0
 	for _, p := range batch {
 		n += len(p.items)
@@ -84,42 +83,42 @@ func count(batch []parcel) int {
 }
 
 // split halves a batch of several items, between attempts if there are several.
-func split(batch []parcel) (first, second []parcel) {
+func split(batch []attemptItems) (first, second []attemptItems) {
 	if len(batch) > 1 {
 		middle := len(batch) / 2
 		return batch[:middle], batch[middle:]
 	}
 	p := batch[0]
 	middle := len(p.items) / 2
-	return []parcel{{p.attempt, p.items[:middle]}}, []parcel{{p.attempt, p.items[middle:]}}
+	return []attemptItems{{p.attempt, p.items[:middle]}}, []attemptItems{{p.attempt, p.items[middle:]}}
 }
 
-// living leaves out what lost leases say, and keeps back the items of attempts that must
-// say something else again first.
-func (r *reporter) living(batch []parcel) []parcel {
-	var kept []parcel
+// dropLost drops the items of lost leases, and holds back the items of attempts that must repeat
+// earlier ones first.
+func (r *reporter) dropLost(batch []attemptItems) []attemptItems {
+	var kept []attemptItems
 	var dropped []item
 	r.mu.Lock()
 	for _, p := range batch {
 		switch {
 		case p.attempt.lost.Load():
 			dropped = append(dropped, p.items...)
-		case len(p.attempt.outbox.retained) > 0:
-			p.attempt.outbox.retained = append(p.attempt.outbox.retained, p.items...)
+		case len(p.attempt.reports.retained) > 0:
+			p.attempt.reports.retained = append(p.attempt.reports.retained, p.items...)
 		default:
 			kept = append(kept, p)
 		}
 	}
 	freed := r.settled(dropped)
 	r.mu.Unlock()
-	giveUp(dropped)
-	r.tell(freed)
+	closeAnswers(dropped)
+	r.notify(freed)
 	return kept
 }
 
-// settle gives each item its answer. An item that the server could not take now is
-// retained, and with it what its attempt said after it and was refused.
-func (r *reporter) settle(batch []parcel, answers []*servov1.ReportAnswer) {
+// settle passes each answer to its item. An item that the server could not process now is retained,
+// with the later items of its attempt that were refused.
+func (r *reporter) settle(batch []attemptItems, answers []*servov1.ReportAnswer) {
 	n := 0
 	for _, p := range batch {
 		done := p.items[:0:0]
@@ -138,19 +137,19 @@ func (r *reporter) settle(batch []parcel, answers []*servov1.ReportAnswer) {
 		r.mu.Lock()
 		freed := r.settled(done)
 		r.mu.Unlock()
-		r.tell(freed)
+		r.notify(freed)
 	}
 }
 
-// retain keeps an item for later if the server said that it could not take it now.
+// retain keeps an item for later if the server could not process it now.
 func (r *reporter) retain(a *attempt, it item, problem *servov1.Problem) bool {
 	if problem == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	box := &a.outbox
-	if len(box.retained) > 0 { // what came after may be refused for its sake
+	box := &a.reports
+	if len(box.retained) > 0 { // the refusal of later items may follow from it
 		box.retained = append(box.retained, it)
 		return true
 	}
@@ -169,20 +168,20 @@ func (r *reporter) retain(a *attempt, it item, problem *servov1.Problem) bool {
 	return true
 }
 
-// outcome is what is known about a call.
+// outcome is the known result of a call.
 type outcome int
 
 const (
-	heard   outcome = iota
-	unknown         // it may have been applied or not: say the same again
-	refused         // it can never be taken as it is
-	faulty          // the server failed: perhaps because of what was said
+	delivered outcome = iota
+	unknown           // it may have been applied or not: repeat it
+	refused           // the server will never accept it
+	faulty            // the server failed, possibly because of the items
 )
 
-// judge says what an error of a call means for what was said in it.
+// judge returns what an error of a call means for its items.
 func judge(err error) outcome {
 	if err == nil {
-		return heard
+		return delivered
 	}
 	switch codeOf(err) { //nolint:exhaustive // the rest is unknown
 	case codes.InvalidArgument, codes.ResourceExhausted, codes.OutOfRange, codes.NotFound, codes.FailedPrecondition,
@@ -194,10 +193,10 @@ func judge(err error) outcome {
 	return unknown
 }
 
-// backoff waits longer from time to time.
+// backoff waits longer after each attempt.
 type backoff struct{ tries int }
 
-// sleep waits for the next try, at least as long as asked; false if the context ended.
+// sleep waits for the next attempt, at least as long as requested; false if the context ended.
 func (b *backoff) sleep(ctx context.Context, atLeast time.Duration) bool {
 	pause := max(pauseOf(b.tries), atLeast)
 	b.tries++

@@ -19,28 +19,27 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// Exec executes assets of kind exec: it starts the asset's command with the task as JSON on
-// its standard input, and takes what the command leaves in the result file as the result.
-// A command never sees the worker's environment, but for a few names, and leaves no process
-// behind.
+// Exec executes assets of kind exec: it starts the asset's command with the task as JSON on its
+// standard input, and returns the content of the result file. A command gets only a few variables of
+// the worker's environment, and all of its processes end with it.
 type Exec struct {
-	Dir     string   // where commands run; a directory of their own, removed after, if not said
-	PassEnv []string // names of the worker's environment that commands get beside the usual ones
+	Dir     string   // where commands run; default: a new directory for each, removed afterwards
+	PassEnv []string // further variables of the worker's environment that commands get
 	User    *User    // that commands run as; nil is the worker's own
 }
 
 const (
 	killGrace  = 5 * time.Second // from SIGTERM to SIGKILL
-	pipeGrace  = 2 * time.Second // for output that processes outside of the group hold open
+	pipeGrace  = 2 * time.Second // for output that processes outside of the group keep open
 	maxTail    = 4 << 10         // of stderr in a failure's details
-	exitTemp   = 75              // EX_TEMPFAIL: try again later
+	exitTemp   = 75              // EX_TEMPFAIL: retry later
 	resultFile = "result.json"
 )
 
-// Kind is exec.
+// Kind returns exec.
 func (*Exec) Kind() string { return KindExec }
 
-// Capabilities is exec.
+// Capabilities returns exec.
 func (*Exec) Capabilities() []string { return []string{KindExec} }
 
 // Execute runs one command to its end.
@@ -53,7 +52,7 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	if err != nil {
 		return Result{}, diskError(err)
 	}
-	defer os.RemoveAll(private) //nolint:errcheck // what cannot be removed is a temporary file
+	defer os.RemoveAll(private) //nolint:errcheck //nolint:errcheck // a temporary file may remain
 	if err := e.User.own(private); err != nil {
 		return Result{}, diskError(err)
 	}
@@ -77,14 +76,14 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	return e.readResult(filepath.Join(private, resultFile))
 }
 
-// command is the command of a task, ready to start.
+// command prepares the command of a task.
 func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 	l := task.Lease()
 	argv := l.GetCode().GetExec().GetCommand()
 	if len(argv) == 0 {
 		return nil, &Error{Code: codeConfig, Message: "the asset has no command"}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // running the manifest's command is what this is for; the group is ended below
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx //nolint:gosec,noctx // it runs the manifest's command; run kills the group
 	cmd.Dir = private
 	if e.Dir != "" {
 		cmd.Dir = e.Dir
@@ -109,21 +108,21 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// inputFile is a file rather than a pipe: a command that does not read it holds up nobody.
+// inputFile is a file rather than a pipe, so that a command need not read it.
 func inputFile(private string, body []byte) (*os.File, error) {
 	name := filepath.Join(private, "input.json")
 	if err := os.WriteFile(name, body, 0o600); err != nil {
 		return nil, err
 	}
-	file, err := os.Open(name) //nolint:gosec // made above
+	file, err := os.Open(name) //nolint:gosec //nolint:gosec // created above
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(name) // it stays open
+	_ = os.Remove(name) // the open file stays readable
 	return file, nil
 }
 
-// run starts the command and waits until it and everything that it has started is gone.
+// run starts the command and waits until it and all processes that it has started have ended.
 func (e *Exec) run(ctx context.Context, task *Task, cmd *exec.Cmd, tail *lastBytes) error {
 	var reading sync.WaitGroup
 	var pipes []*os.File
@@ -151,11 +150,11 @@ func (e *Exec) run(ctx context.Context, task *Task, cmd *exec.Cmd, tail *lastByt
 		reading.Wait()
 		return err
 	}
-	closeAll(cmd) // the command has its own
+	closeAll(cmd) // the command has its own copies
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	err := e.wait(ctx, task, cmd, exited)
-	killGroup(cmd, syscall.SIGKILL) // what the command has left behind
+	killGroup(cmd, syscall.SIGKILL) // processes that the command has left
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -165,7 +164,7 @@ func (e *Exec) run(ctx context.Context, task *Task, cmd *exec.Cmd, tail *lastByt
 	defer timer.Stop()
 	select {
 	case <-drained:
-	case <-timer.C: // somebody outside of the group holds them open
+	case <-timer.C: // a process outside of the group keeps them open
 		for _, p := range pipes {
 			_ = p.SetReadDeadline(time.Now())
 		}
@@ -182,7 +181,7 @@ func closeAll(cmd *exec.Cmd) {
 	}
 }
 
-// wait waits for the command. When the task should end the command is asked, then killed.
+// wait waits for the command. When the task should end, it sends SIGTERM, then SIGKILL.
 func (e *Exec) wait(ctx context.Context, task *Task, cmd *exec.Cmd, exited <-chan error) error {
 	select {
 	case err := <-exited:
@@ -202,7 +201,7 @@ func (e *Exec) wait(ctx context.Context, task *Task, cmd *exec.Cmd, exited <-cha
 	return <-exited
 }
 
-// copyLines makes log lines of a command's output.
+// copyLines writes a command's output to the task's log.
 func (t *Task) copyLines(from io.Reader, level string, tail *lastBytes) {
 	reader := bufio.NewReaderSize(from, maxLine)
 	for {
@@ -216,7 +215,7 @@ func (t *Task) copyLines(from io.Reader, level string, tail *lastBytes) {
 			}
 			t.attempt.logs.line(t.worker, t.attempt, time.Now(), level, oneLine(string(line)))
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a longer line becomes several
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a longer line is split
 			return
 		}
 	}
@@ -243,7 +242,7 @@ func (t *lastBytes) String() string {
 	return storable(string(t.data))
 }
 
-// commandError is the failure of a command that did not end well.
+// commandError returns the failure of a command.
 func commandError(cmd *exec.Cmd, err error, tail *lastBytes) error {
 	if _, coded := errors.AsType[*Error](err); coded {
 		return err
@@ -252,17 +251,17 @@ func commandError(cmd *exec.Cmd, err error, tail *lastBytes) error {
 	if !exited {
 		failure := &Error{Code: codeConfig, Message: fmt.Sprintf("the command %q cannot be started: %v", cmd.Args[0], err), Cause: err}
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			failure.SuggestedAction = "install it on the worker's machine, or name it by its path"
+			failure.SuggestedAction = "install it on the worker's machine, or use its path"
 		}
 		return failure
 	}
 	details := map[string]any{"stderr": tail.String()}
 	if signal, killed := signalOf(exit); killed {
 		details["signal"] = signal.String()
-		failure := &Error{Code: codeUser, Message: fmt.Sprintf("the command was ended by signal %s", signal), Details: details, Cause: err}
+		failure := &Error{Code: codeUser, Message: fmt.Sprintf("the command was terminated by signal %s", signal), Details: details, Cause: err}
 		if signal == syscall.SIGKILL {
 			failure.Code = "WORKER_CRASH"
-			failure.Message += ", perhaps by the kernel for want of memory"
+			failure.Message += ", possibly by the kernel because memory ran out"
 		}
 		return failure
 	}
@@ -274,7 +273,7 @@ func commandError(cmd *exec.Cmd, err error, tail *lastBytes) error {
 	return failure
 }
 
-// readResult takes the JSON that a command has left; none is null.
+// readResult reads the JSON of the result file; a missing file is null.
 func (e *Exec) readResult(name string) (Result, error) {
 	file, err := e.User.openResult(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -301,5 +300,5 @@ func diskError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		code = "DISK_FULL"
 	}
-	return &Error{Code: code, Message: "the task has no directory of its own: " + err.Error(), Cause: err}
+	return &Error{Code: code, Message: "cannot create the task's directory: " + err.Error(), Cause: err}
 }

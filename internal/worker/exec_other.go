@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Without process groups only the command itself can be ended.
+// Without process groups only the command itself can be killed.
 func ownGroup(*exec.Cmd) {}
 
 func killGroup(cmd *exec.Cmd, _ syscall.Signal) { _ = cmd.Process.Kill() }

@@ -31,7 +31,7 @@ func shell(script string, change ...func(*servov1.Lease)) func(*servov1.Lease) {
 	}
 }
 
-func execs(c *worker.Config) {
+func execs(c *worker.Options) {
 	c.Executors = []worker.Executor{&worker.Exec{}}
 	c.HeartbeatEvery = 20 * time.Millisecond
 }
@@ -91,8 +91,8 @@ func TestExec(t *testing.T) {
 	for name, c := range map[string]struct{ script, code, message string }{
 		"a failed command fails with its code and stderr": {`echo reason >&2; exit 3`, "USER_CODE_EXCEPTION", "the command exited with code 3"},
 		"exit 75 is tried again":                          {`exit 75`, "SERVICE_UNAVAILABLE", "the command exited with code 75"},
-		"a command that is killed is told":                {`kill -9 $$`, "WORKER_CRASH", "the command was ended by signal killed, perhaps by the kernel for want of memory"},
-		"a command that crashes is told":                  {`kill -SEGV $$`, "USER_CODE_EXCEPTION", "the command was ended by signal segmentation fault"},
+		"a command that is killed is told":                {`kill -9 $$`, "WORKER_CRASH", "the command was terminated by signal killed, possibly by the kernel because memory ran out"},
+		"a command that crashes is told":                  {`kill -SEGV $$`, "USER_CODE_EXCEPTION", "the command was terminated by signal segmentation fault"},
 		"a result that is no JSON is told":                {`echo hello > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result is not JSON: invalid character 'h' looking for beginning of value"},
 		"a result that is too large is told":              {`head -c 70000 /dev/zero > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result file has more than 65536 bytes"},
 	} {
@@ -164,7 +164,7 @@ func TestExec(t *testing.T) {
 func TestExecEnvironment(t *testing.T) {
 	t.Setenv("SERVO_TEST_SECRET", "s3cret")
 	t.Setenv("SERVO_TEST_PASSED", "passed")
-	b := start(t, nil, func(c *worker.Config) {
+	b := start(t, nil, func(c *worker.Options) {
 		c.Executors = []worker.Executor{&worker.Exec{Dir: t.TempDir(), PassEnv: []string{"SERVO_TEST_PASSED"}}}
 	})
 	id := b.add(1, "gold/report", shell(`printf '["%s","%s","%s"]' "$SERVO_TEST_SECRET" "$SERVO_TEST_PASSED" "$PATH" > "$SERVO_RESULT"`))[0]
@@ -210,7 +210,7 @@ func TestExecUser(t *testing.T) {
 		return
 	}
 	require.NoError(t, err)
-	b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{&worker.Exec{User: user}} })
+	b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{&worker.Exec{User: user}} })
 	run := func(script string) *fakeLease {
 		id := b.add(1, "gold/report", shell(script))[0]
 		b.ended(t, id)

@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// ownGroup makes a command the leader of a process group, so that all that it starts can be
-// ended with it.
+// ownGroup makes a command the leader of a process group, so that all processes that it starts can be
+// killed with it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// killGroup signals a command and everything that it has started. A group that is gone is
-// what was wanted.
+// killGroup sends a signal to a command and all processes that it has started. An error means that
+// the group has ended.
 func killGroup(cmd *exec.Cmd, signal syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, signal) }
 
 func signalOf(exit *exec.ExitError) (syscall.Signal, bool) {

@@ -15,33 +15,33 @@ import (
 type Executor interface {
 	// Kind is go, exec or http.
 	Kind() string
-	// Capabilities are what it can run, as tasks need it: a kind, or go and a handler.
+	// Capabilities returns what it can execute: a kind, or go and a handler.
 	Capabilities() []string
-	// Execute runs one task. The context ends when the task should.
+	// Execute runs one task. The context ends when the task should end.
 	Execute(ctx context.Context, task *Task) (Result, error)
 }
 
-// Result is what a task has produced.
+// Result is the result of a task.
 type Result struct {
-	JSON    json.RawMessage // nothing is null
-	Partial bool            // a success with a flaw
+	JSON    json.RawMessage // empty is null
+	Partial bool            // PARTIAL_SUCCESS
 }
 
-// slot executes an attempt, and then what waits for its slot.
-func (w *Worker) slot(a *attempt) {
+// work executes an attempt, and then buffered ones in its place.
+func (w *Worker) work(a *attempt) {
 	for a != nil {
-		a = w.turn(a)
+		a = w.executeNext(a)
 	}
 }
 
-// turn executes one attempt and returns the next for its slot. The code may end the
-// goroutine rather than return: then another goes on in its place.
-func (w *Worker) turn(a *attempt) (next *attempt) {
+// executeNext executes one attempt and returns the next one to execute. The code may end the goroutine
+// without returning: then another goroutine continues.
+func (w *Worker) executeNext(a *attempt) (next *attempt) {
 	returned := false
 	defer func() {
 		next = w.next(a)
 		if !returned && next != nil {
-			go w.slot(next)
+			go w.work(next)
 		}
 	}()
 	if !a.lease.GetStarted() {
@@ -57,16 +57,16 @@ func (w *Worker) turn(a *attempt) (next *attempt) {
 	return nil
 }
 
-// begin says that an attempt is executed. An instance waits for the answer: the same task may have
-// reached another, and only one of them may run its code.
+// begin reports the start of an attempt. An instance waits for the answer: another one may have
+// received the same task, and only one of them may execute it.
 func (w *Worker) begin(a *attempt) bool {
-	start := a.started(w.config.Instance)
-	if w.config.Instance == "" {
-		w.reporter.say(a, start)
+	start := a.started(w.options.Instance)
+	if w.options.Instance == "" {
+		w.reporter.report(a, start)
 		return true
 	}
 	start.answer = make(chan *servov1.ReportAnswer, 1)
-	if !w.reporter.say(a, start) {
+	if !w.reporter.report(a, start) {
 		return false
 	}
 	select {
@@ -78,20 +78,20 @@ func (w *Worker) begin(a *attempt) bool {
 		case problem == nil:
 			return true
 		case problem.GetCode() == problemConflict:
-			w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it began"}}))
+			w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it started"}}))
 			return false
 		}
-		w.config.Logger.Warn("the server does not let this instance start a task", "task", a.lease.GetTask(), "problem", problem)
+		w.options.Logger.Warn("the server refused the start of a task by this instance", "task", a.lease.GetTask(), "problem", problem)
 		w.lose(a)
 	case <-a.ctx.Done():
 		if !a.lost.Load() {
-			w.end(a, w.verdict(a.ctx, a, Result{}, context.Cause(a.ctx)))
+			w.end(a, w.finalItem(a.ctx, a, Result{}, context.Cause(a.ctx)))
 		}
 	}
 	return false
 }
 
-// attempt executes an attempt and says what came of it.
+// attempt executes an attempt and reports its result.
 func (w *Worker) attempt(a *attempt) {
 	ctx := a.ctx
 	if timeout := a.lease.GetTimeout().AsDuration(); timeout > 0 {
@@ -103,15 +103,15 @@ func (w *Worker) attempt(a *attempt) {
 	ctx, span := w.traced(ctx, a)
 
 	var result Result
-	err := errors.New("the task ended its goroutine (runtime.Goexit) rather than return")
+	err := errors.New("the task ended its goroutine (runtime.Goexit) instead of returning")
 	defer func() {
-		// Here, so that a panic and the end of the goroutine are heard of as well.
+		// In a deferred function, so that a panic and the end of the goroutine are reported as well.
 		if value := recover(); value != nil {
 			err = panicError(value)
 		}
 		endSpan(span, err)
 		if !a.lost.Load() {
-			w.end(a, w.verdict(ctx, a, result, err))
+			w.end(a, w.finalItem(ctx, a, result, err))
 		}
 	}()
 	result, err = w.execute(ctx, a)
@@ -129,7 +129,7 @@ func (w *Worker) execute(ctx context.Context, a *attempt) (Result, error) {
 	return result, err
 }
 
-// kindOf names the kind of an asset's code.
+// kindOf returns the kind of an asset's code.
 func kindOf(code *servov1.Code) string {
 	switch code.GetKind().(type) {
 	case *servov1.Code_Exec:
@@ -151,18 +151,18 @@ const (
 
 func (w *Worker) noExecutor(kind string) error {
 	var has []string
-	for _, e := range w.config.Executors {
+	for _, e := range w.options.Executors {
 		has = append(has, e.Kind())
 	}
 	return &Error{
-		Code: codeUnknown, Message: fmt.Sprintf("this worker does not execute assets of kind %q, only of %q", kind, has),
-		SuggestedAction: "give the asset a pool whose workers can execute it",
+		Code: codeUnknown, Message: fmt.Sprintf("this worker does not execute assets of kind %q, only %q", kind, has),
+		SuggestedAction: "use a pool whose workers can execute the asset",
 	}
 }
 
-// verdict is the last thing that an attempt says. An error that comes after the end of the
-// context is put down to what ended it; a result is a result.
-func (w *Worker) verdict(ctx context.Context, a *attempt, result Result, err error) item {
+// finalItem returns the last item of an attempt. An error after the end of the context is attributed
+// to the cause of that end; a result is always a result.
+func (w *Worker) finalItem(ctx context.Context, a *attempt, result Result, err error) item {
 	if err == nil {
 		return w.success(a, result)
 	}
@@ -209,11 +209,11 @@ func (w *Worker) success(a *attempt, result Result) item {
 func tooLarge(length int) *Error {
 	return &Error{
 		Code: codeUser, Message: fmt.Sprintf("the result has %d bytes, the limit is %d", length, run.MaxResultLength),
-		SuggestedAction: "keep the data where it belongs, and return a reference to it",
+		SuggestedAction: "store the data elsewhere, and return a reference to it",
 	}
 }
 
-// answered does what the answer to an item asks for.
+// answered processes the answer to an item.
 func (w *Worker) answered(a *attempt, it item, answer *servov1.ReportAnswer) {
 	problem := answer.GetError()
 	switch {
@@ -235,35 +235,35 @@ func (w *Worker) answered(a *attempt, it item, answer *servov1.ReportAnswer) {
 	case it.last:
 		w.lastRefused(a, it, problem)
 	default:
-		w.config.Logger.Debug("the server refuses an item", "task", a.lease.GetTask(), "problem", problem)
+		w.options.Logger.Debug("the server refused a report", "task", a.lease.GetTask(), "problem", problem)
 	}
 }
 
 // startRefused stops an attempt whose run is being cancelled.
 func (w *Worker) startRefused(a *attempt) {
 	w.reporter.mu.Lock()
-	a.outbox.startRefused = true
+	a.reports.startRefused = true
 	w.reporter.mu.Unlock()
 	w.mu.Lock()
 	cancel := a.cancel
 	w.mu.Unlock()
-	if cancel != nil { // one that is given back was never begun
+	if cancel != nil { // an attempt that was returned has none
 		cancel(ErrCancelled)
 	}
 }
 
-// lastRefused says something else in place of an end that the server does not take: nobody
-// would hear of the task until its lease is over.
+// lastRefused replaces an end that the server refuses by a failure: otherwise the task would wait
+// until its lease expires.
 func (w *Worker) lastRefused(a *attempt, it item, problem *servov1.Problem) {
 	w.reporter.mu.Lock()
-	cancelled, mended := a.outbox.startRefused, a.outbox.mended
+	cancelled, replaced := a.reports.startRefused, a.reports.replaced
 	w.reporter.mu.Unlock()
 	switch {
-	case mended || problem.GetCode() == problemConflict && !cancelled:
-		w.config.Logger.Error("the server does not take the end of a task", "task", a.lease.GetTask(), "problem", problem)
+	case replaced || problem.GetCode() == problemConflict && !cancelled:
+		w.options.Logger.Error("the server refused the end of a task", "task", a.lease.GetTask(), "problem", problem)
 		w.lose(a)
 	case cancelled:
-		w.reporter.mend(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it began"}}))
+		w.reporter.replaceLast(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it started"}}))
 	default:
 		what := "result"
 		switch {
@@ -272,7 +272,7 @@ func (w *Worker) lastRefused(a *attempt, it item, problem *servov1.Problem) {
 		case it.GetYield() != nil:
 			what = "cursor"
 		}
-		w.reporter.mend(a, a.failed(&servov1.Fail{Error: &servov1.Failure{
+		w.reporter.replaceLast(a, a.failed(&servov1.Fail{Error: &servov1.Failure{
 			Code: codeUser, Message: cut(storable("the server refuses the "+what+": "+refusal(problem).Error()), maxMessage),
 		}}))
 	}

@@ -13,20 +13,20 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// Why a task's context ends before the task does: the causes of its cancellation.
+// The causes of the end of a task's context.
 var (
-	// ErrCancelled means that somebody has cancelled the run.
+	// ErrCancelled means that the run was cancelled.
 	ErrCancelled = errors.New("the run was cancelled")
-	// ErrInterrupted means that the worker is stopping; the task will be tried again.
+	// ErrInterrupted means that the worker is stopping; the task will be retried.
 	ErrInterrupted = errors.New("the worker is stopping")
-	// ErrLeaseLost means that the task is somebody else's by now: nothing that this
-	// attempt still says counts.
+	// ErrLeaseLost means that another worker may execute the task: the server ignores reports of
+	// this attempt.
 	ErrLeaseLost = errors.New("the lease is lost")
-	// ErrTimedOut means that the task's own timeout is over.
-	ErrTimedOut = errors.New("the task's timeout is over")
+	// ErrTimedOut means that the attempt exceeded its timeout.
+	ErrTimedOut = errors.New("the task exceeded its timeout")
 )
 
-// Codes that a worker gives by itself.
+// Codes that the worker itself reports.
 const (
 	codeUser        = "USER_CODE_EXCEPTION"
 	codeCancelled   = "CANCELLED"
@@ -36,18 +36,18 @@ const (
 	codeConfig      = "INVALID_CONFIGURATION"
 )
 
-// Error is a failure with a code. The code decides whether the task is tried again.
+// Error is a failure with a code. The code decides whether the task is retried.
 type Error struct {
 	Code            string
 	Message         string
 	Details         map[string]any
 	SuggestedAction string
 	NoRetry         bool          // makes a retriable code final
-	RetryAfter      time.Duration // what the other side asked for; 0 leaves it to the retry policy
-	Cause           error         // for errors.Is; its text is the message if there is none
+	RetryAfter      time.Duration // the delay that the endpoint requested; 0 leaves it to the retry policy
+	Cause           error         // for errors.Is; provides the text if Message is empty
 }
 
-// Error is the message, or the cause's, or the code.
+// Error returns the message, or the cause's, or the code.
 func (e *Error) Error() string {
 	switch {
 	case e.Message != "":
@@ -58,18 +58,18 @@ func (e *Error) Error() string {
 	return e.Code
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// YieldError gives the task back rather than fail it.
+// YieldError returns the task to the queue instead of failing it.
 type YieldError struct {
-	Cursor *string // where to go on; where it is if nil
+	Cursor *string // where to continue; nil keeps the cursor
 }
 
-// Error says what it is, should it ever be printed.
-func (y *YieldError) Error() string { return "the task is given back" }
+// Error implements error.
+func (y *YieldError) Error() string { return "the task yields" }
 
-// Limits of what the server keeps of a failure, with room for what wraps it.
+// The limits of a reported failure, with room for its envelope.
 const (
 	maxCode    = 100
 	maxMessage = 32 << 10
@@ -79,7 +79,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// failureOf is the failure that an error stands for.
+// failureOf returns the failure that reports an error.
 func failureOf(err error) *servov1.Fail {
 	coded, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -108,8 +108,8 @@ func failureOf(err error) *servov1.Fail {
 	return fail
 }
 
-// detailsOf keeps what JSON can carry; a detail that it cannot carry is kept as text, and
-// details that are too large are not kept at all.
+// detailsOf converts details to JSON; a value that JSON cannot express becomes text, and details that
+// are too large are omitted.
 func detailsOf(details map[string]any) *structpb.Struct {
 	if len(details) == 0 {
 		return nil
@@ -133,8 +133,8 @@ func detailsOf(details map[string]any) *structpb.Struct {
 	return out
 }
 
-// panicError is the failure of a function that panicked with that value. It must be called
-// by the deferred function that recovered.
+// panicError returns the failure of a function that panicked with that value. The deferred function
+// that recovered must call it.
 func panicError(value any) *Error {
 	return &Error{
 		Code:    codeUser,
@@ -143,13 +143,13 @@ func panicError(value any) *Error {
 	}
 }
 
-// stack is the way to the panic: from where it was raised to where the author's code began,
-// without the frames of the runtime and of this module's machinery around it.
+// stack returns the stack of the panic: from the panic to the beginning of the author's code, without
+// the frames of the runtime and of this module around it.
 func stack() string {
 	pcs := make([]uintptr, 128)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
 	var text strings.Builder
-	raised := false // the frames above the call of panic are the recovery
+	raised := false // the frames before the call of panic belong to the recovery
 	for {
 		frame, more := frames.Next()
 		switch {
@@ -168,7 +168,7 @@ func stack() string {
 
 const module = "go.arco.dev/servo"
 
-// machinery reports whether a function is part of what calls an author's code.
+// machinery reports whether a function belongs to the code that calls an author's code.
 func machinery(function string) bool {
 	for _, prefix := range []string{module + "/internal/worker.", module + ".Asset["} {
 		if strings.HasPrefix(function, prefix) {
@@ -178,12 +178,12 @@ func machinery(function string) bool {
 	return false
 }
 
-// storable makes text that the server can keep: UTF-8, without zero bytes.
+// storable makes text that the server can store: UTF-8, without zero bytes.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// cut shortens text to so many bytes, and says so.
+// cut shortens text to a number of bytes, and marks it.
 func cut(text string, limit int) string {
 	const mark = " … (cut)"
 	if len(text) <= limit {

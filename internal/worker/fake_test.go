@@ -321,7 +321,7 @@ func (f *fake) apply(it *servov1.ReportItem) *servov1.ReportAnswer {
 		l.state, l.cursor = what, a.Yield.GetCursor()
 	case *servov1.ReportItem_Advance:
 		if l.cursor != a.Advance.GetExpected() {
-			refused := problemAnswer(fault.Conflict, "the cursor is elsewhere")
+			refused := problemAnswer(fault.Conflict, "cursor mismatch")
 			refused.Error.Values = &structpb.Struct{Fields: map[string]*structpb.Value{"cursor": structpb.NewStringValue(l.cursor)}}
 			return refused
 		}

@@ -22,7 +22,7 @@ type logHandler struct {
 
 // Enabled reports whether records of that level are kept.
 func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= h.task.worker.config.LogLevel.Level()
+	return level >= h.task.worker.options.LogLevel.Level()
 }
 
 // Handle writes one record.
@@ -100,7 +100,7 @@ func textOf(value slog.Value) string {
 	return fmt.Sprintf("%+v", value.Any())
 }
 
-// quoted quotes what would not be one word.
+// quoted quotes text that is not one word.
 func quoted(text string) string {
 	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 		return r == '"' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r)
@@ -110,7 +110,7 @@ func quoted(text string) string {
 	return text
 }
 
-// oneLine escapes what would break a line or move a terminal's cursor.
+// oneLine escapes characters that would break a line or control a terminal.
 func oneLine(text string) string {
 	if !strings.ContainsFunc(text, unicode.IsControl) {
 		return text

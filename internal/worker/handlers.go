@@ -11,18 +11,18 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// Handler is a Go function that makes an asset.
+// Handler is a Go function that produces an asset.
 type Handler func(ctx context.Context, task *Task) (Result, error)
 
-// Handlers executes assets of kind go: the functions that were registered.
+// Handlers executes assets of kind go with the registered functions.
 type Handlers struct {
 	byName map[string]Handler
 }
 
-// NewHandlers makes an empty set. Functions are added before the worker runs.
+// NewHandlers returns an empty set. Functions must be added before the worker runs.
 func NewHandlers() *Handlers { return &Handlers{byName: map[string]Handler{}} }
 
-// Add registers a function. A name that is taken is a mistake in the program.
+// Add registers a function. It panics if the name is registered already.
 func (h *Handlers) Add(name string, handler Handler) {
 	if _, taken := h.byName[name]; taken {
 		panic(fmt.Sprintf("servo: asset %s is registered twice", name))
@@ -30,13 +30,13 @@ func (h *Handlers) Add(name string, handler Handler) {
 	h.byName[name] = handler
 }
 
-// Names are the registered names, in order.
+// Names returns the registered names, in order.
 func (h *Handlers) Names() []string { return slices.Sorted(maps.Keys(h.byName)) }
 
-// Kind is go.
+// Kind returns go.
 func (*Handlers) Kind() string { return KindGo }
 
-// Capabilities are the registered functions.
+// Capabilities returns the registered functions.
 func (h *Handlers) Capabilities() []string {
 	names := h.Names()
 	for i, name := range names {
@@ -58,7 +58,7 @@ func (h *Handlers) Execute(ctx context.Context, task *Task) (Result, error) {
 	return handler(ctx, task)
 }
 
-// maxNamed is how many handlers a message names.
+// maxNamed is how many handlers a message lists.
 const maxNamed = 20
 
 func (h *Handlers) unknown(name string) error {
@@ -73,6 +73,6 @@ func (h *Handlers) unknown(name string) error {
 	return &Error{
 		Code:            codeUnknown,
 		Message:         fmt.Sprintf("this worker has no handler %s%s (it has: %s)", name, suggest.DidYouMean(name, names), has),
-		SuggestedAction: "register the handler, or give the asset a pool whose workers have it",
+		SuggestedAction: "register the handler, or use a pool whose workers have it",
 	}
 }

@@ -12,7 +12,7 @@ import (
 // maxBeats is how many leases one heartbeat renews: the server's limit.
 const maxBeats = 10_000
 
-// beat renews every lease from time to time until the worker is gone.
+// beat renews all leases periodically until the worker ends.
 func (w *Worker) beat(ctx context.Context) {
 	pause := w.beatEvery()
 	wait := backoff{}
@@ -26,7 +26,7 @@ func (w *Worker) beat(ctx context.Context) {
 		}
 		pause = w.beatEvery()
 		if err := w.beatOnce(ctx); err != nil && ctx.Err() == nil {
-			// Sooner than the next beat: leases run out meanwhile.
+			// Sooner than the next heartbeat, because the leases expire.
 			pause = min(pause, max(pauseOf(wait.tries), w.link.pauseAfter(err)))
 			wait.tries++
 			continue
@@ -41,7 +41,7 @@ func (w *Worker) beatOnce(ctx context.Context) error {
 	for _, a := range w.held {
 		all = append(all, a)
 	}
-	settled := w.claims.over()
+	settled := w.claims.finished()
 	w.mu.Unlock()
 	if len(all) <= maxBeats {
 		if len(all) == 0 && settled == nil {
@@ -57,36 +57,35 @@ func (w *Worker) beatOnce(ctx context.Context) error {
 	return nil
 }
 
-// renewAll sends a heartbeat, in parts if it is refused as a whole: one lease that the
-// server does not understand must not take the others with it. Settled is nil unless the attempts
-// are all that the worker holds.
+// renewAll sends a heartbeat, in parts if it is refused as a whole, so that one invalid lease does not
+// prevent the renewal of the others. Settled is nil unless the attempts are all that the worker holds.
 func (w *Worker) renewAll(ctx context.Context, attempts []*attempt, settled *servov1.ClaimRange) error {
 	err := w.renew(ctx, attempts, settled)
 	switch {
 	case judge(err) != refused:
 		return err
 	case len(attempts) == 0:
-		w.config.Logger.Warn("the server refuses a heartbeat", "error", err)
+		w.options.Logger.Warn("the server refused a heartbeat", "error", err)
 		return nil
 	case len(attempts) == 1:
-		w.config.Logger.Warn("the server refuses a heartbeat", "task", attempts[0].lease.GetTask(), "error", err)
+		w.options.Logger.Warn("the server refused a heartbeat", "task", attempts[0].lease.GetTask(), "error", err)
 		return nil
 	}
 	middle := len(attempts) / 2
 	return errors.Join(w.renewAll(ctx, attempts[:middle], nil), w.renewAll(ctx, attempts[middle:], nil))
 }
 
-// renew sends one heartbeat and does what its answers say.
+// renew sends one heartbeat and processes its answers.
 func (w *Worker) renew(ctx context.Context, attempts []*attempt, settled *servov1.ClaimRange) error {
-	request := &servov1.HeartbeatRequest{WorkerId: w.config.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts)), Settled: settled}
+	request := &servov1.HeartbeatRequest{WorkerId: w.options.ID, Leases: make([]*servov1.HeartbeatItem, len(attempts)), Settled: settled}
 	for i, a := range attempts {
-		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle()} // progress is reported by itself, when there is any
+		request.Leases[i] = &servov1.HeartbeatItem{Lease: a.handle()} // progress is reported separately
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(w.beatEvery(), 5*time.Second))
 	defer cancel()
 	sent := time.Now()
 	response, err := w.client.Heartbeat(ctx, request)
-	w.link.heard("heartbeat", err)
+	w.link.record("heartbeat", err)
 	if err == nil && len(response.GetLeases()) != len(attempts) {
 		err = errMiscounted
 	}

@@ -10,23 +10,22 @@ import (
 	"syscall"
 )
 
-// Where /proc/self/stat has the bounds of the initial environment, counted after the name.
+// The fields of /proc/self/stat with the bounds of the initial environment, counted after the name.
 const (
 	fieldEnvStart = 47
 	fieldEnvEnd   = 48
 	maxEnviron    = 8 << 20
 )
 
-// prSetDumpable is the option of prctl that reports whether others may look into a process.
+// prSetDumpable is the option of prctl that decides whether other processes may inspect a process.
 const prSetDumpable = 4
 
-// Hide keeps other processes of this user from reading the keys that this one was started
-// with: it overwrites the variables in the initial environment, which /proc/PID/environ shows
-// whatever os.Unsetenv does, and makes the process non-dumpable, so that its memory and
-// descriptors are closed to them. A process with CAP_SYS_PTRACE, such as one of root, can
-// still read its memory.
+// Hide prevents other processes of this user from reading the keys that this process was started
+// with. It overwrites the variables in the initial environment, which /proc/PID/environ shows even
+// after os.Unsetenv, and makes the process non-dumpable, which closes its memory and descriptors to
+// them. A process with CAP_SYS_PTRACE, such as one of root, can still read its memory.
 func Hide(variables ...string) error {
-	// First, since a process that is not dumpable cannot open its own memory.
+	// First, because a non-dumpable process cannot open its own memory.
 	err := overwriteEnvironment(variables)
 	if _, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0); failed != 0 {
 		err = errors.Join(err, fmt.Errorf("make the process non-dumpable: %w", failed))
@@ -41,7 +40,7 @@ func overwriteEnvironment(variables []string) error {
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) <= fieldEnvEnd {
-		return errors.New("/proc/self/stat does not say where the environment is")
+		return errors.New("/proc/self/stat does not contain the bounds of the environment")
 	}
 	from, err := strconv.ParseInt(fields[fieldEnvStart], 10, 64)
 	if err != nil {
@@ -53,7 +52,7 @@ func overwriteEnvironment(variables []string) error {
 	}
 	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	if errors.Is(err, os.ErrPermission) {
-		return nil // it was made non-dumpable before: the environment is closed already
+		return nil // the process is non-dumpable already, so its environment is closed
 	}
 	if err != nil {
 		return err

@@ -23,28 +23,28 @@ const (
 	dialPatience = 30 * time.Second
 )
 
-// HTTP executes assets of kind http: it calls the asset's endpoint with the task as JSON,
-// and takes the answer as the result. It calls what its guard allows and follows no redirects:
-// what answers must be what the manifest names.
+// HTTP executes assets of kind http: it calls the asset's endpoint with the task as JSON, and returns
+// the response as the result. It calls addresses that its guard allows and follows no redirects: the
+// endpoint must be the one in the manifest.
 type HTTP struct {
 	client *http.Client
 }
 
-// NewHTTP makes the executor for so many calls at once; a nil guard allows public addresses
-// only. A call takes as long as its task may.
+// NewHTTP returns an executor for a number of concurrent calls; a nil guard allows public addresses
+// only. The timeout of a task limits its call.
 func NewHTTP(concurrency int, guard *netguard.Guard) *HTTP {
 	return &HTTP{client: netguard.New(netguard.Options{
 		Guard: guard, DialTimeout: dialPatience, Timeout: netguard.NoTimeout, MaxBody: maxAnswer, MaxIdlePerHost: max(concurrency, 1),
 	})}
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
-// Kind is http.
+// Kind returns http.
 func (*HTTP) Kind() string { return KindHTTP }
 
-// Capabilities is http.
+// Capabilities returns http.
 func (*HTTP) Capabilities() []string { return []string{KindHTTP} }
 
 // Execute makes one call.
@@ -79,19 +79,19 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 		return Result{}, unreachable(err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return Result{}, unwelcome(response, answer)
+		return Result{}, statusError(response, answer)
 	}
 	if tooLarge {
-		return Result{}, &Error{Code: codeUser, Message: fmt.Sprintf("the endpoint answered with more than %d bytes", maxAnswer)}
+		return Result{}, &Error{Code: codeUser, Message: fmt.Sprintf("the endpoint's response has more than %d bytes", maxAnswer)}
 	}
 	return Result{JSON: answer}, nil
 }
 
-// unreachable is the failure of a call that got no answer.
+// unreachable returns the failure of a call without a response.
 func unreachable(err error) error {
 	if errors.Is(err, netguard.ErrRefused) {
 		return &Error{
-			Code: codeConfig, Message: "the endpoint's address is refused: it is neither public nor in a network that this worker may call", Cause: err,
+			Code: codeConfig, Message: "the endpoint's address is neither public nor in a network that this worker may call", Cause: err,
 			SuggestedAction: "use a public address, or start the worker with --allow-private-networks",
 		}
 	}
@@ -99,11 +99,11 @@ func unreachable(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		code = codeTimeout
 	}
-	return &Error{Code: code, Message: "the endpoint gave no answer: " + err.Error(), Cause: err}
+	return &Error{Code: code, Message: "the endpoint did not respond: " + err.Error(), Cause: err}
 }
 
-// unwelcome is the failure of a call that was not answered with success.
-func unwelcome(response *http.Response, answer []byte) error {
+// statusError returns the failure of a call with an error status.
+func statusError(response *http.Response, answer []byte) error {
 	status := response.StatusCode
 	code := codeUser
 	switch {
@@ -121,7 +121,7 @@ func unwelcome(response *http.Response, answer []byte) error {
 		code = "RESOURCE_NOT_FOUND"
 	}
 	failure := &Error{
-		Code: code, Message: fmt.Sprintf("the endpoint answered %d %s", status, http.StatusText(status)),
+		Code: code, Message: fmt.Sprintf("the endpoint responded with %d %s", status, http.StatusText(status)),
 		Details: map[string]any{"status": status, "answer": cut(storable(string(answer)), maxExcerpt)},
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -129,13 +129,13 @@ func unwelcome(response *http.Response, answer []byte) error {
 	}
 	if status >= 300 && status < 400 {
 		failure.Message += " to " + response.Header.Get("Location")
-		failure.SuggestedAction = "name the new address in the manifest: redirects are not followed"
+		failure.SuggestedAction = "use the new URL in the manifest: redirects are not followed"
 	}
 	return failure
 }
 
-// retryAfter is how long an endpoint asks to wait: in seconds or until a date, which is read by
-// the endpoint's own clock if it sends one. 0 is not said; too much is cut.
+// retryAfter returns the delay that an endpoint requests: in seconds, or until a date by the
+// endpoint's own clock if it sends one. 0 is none; long delays are capped.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {

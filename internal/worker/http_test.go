@@ -27,7 +27,7 @@ func TestHTTP(t *testing.T) {
 		t.Helper()
 		calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
-		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+		b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{calls} })
 		id := b.add(1, "gold/report", func(l *servov1.Lease) {
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: url, Method: "PUT", Headers: map[string]string{"X-Team": "data"}}}}
 			for _, change := range changes {
@@ -127,7 +127,7 @@ func TestHTTP(t *testing.T) {
 				}
 			}
 		}))
-		require.Equal(t, "the endpoint answered with more than 1048576 bytes", got.failure.GetMessage())
+		require.Equal(t, "the endpoint's response has more than 1048576 bytes", got.failure.GetMessage())
 	})
 }
 
@@ -160,7 +160,7 @@ func TestRetryAfter(t *testing.T) {
 			w.WriteHeader(c.status)
 		}))
 		calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Local: true}))
-		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+		b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{calls} })
 		id := b.add(1, "gold/report", func(l *servov1.Lease) {
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: server.URL, Method: "POST"}}}
 		})[0]
@@ -189,7 +189,7 @@ func TestHTTPTargets(t *testing.T) {
 	require.NoError(t, err)
 	calls := worker.NewHTTP(4, netguard.NewGuard(netguard.Policy{Networks: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/12")}}))
 	t.Cleanup(calls.Close)
-	b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+	b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{calls} })
 	failed := func(host string) *servov1.Failure {
 		id := b.add(1, "gold/report", func(l *servov1.Lease) {
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: "http://" + host + ":" + port, Method: "POST"}}}

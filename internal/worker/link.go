@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// The codes of problems that a worker treats in a special way.
+// The codes of problems that a worker treats specially.
 const (
 	problemUnavailable = string(fault.Unavailable)
 	problemInternal    = string(fault.Internal)
@@ -23,26 +23,26 @@ const (
 	problemConflict    = string(fault.Conflict)
 )
 
-// errMiscounted is a fault of the server's.
-var errMiscounted = status.Error(codes.Internal, "the server has not answered each item")
+// errMiscounted is an error of the server.
+var errMiscounted = status.Error(codes.Internal, "the server did not answer each item")
 
-// The waits between tries.
+// The waits between attempts.
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// maxAsked bounds how long a server may ask to wait: a worker that sleeps for an hour
-	// looks dead.
+	// maxAsked bounds the delay that a server may request: a worker that sleeps for an hour looks
+	// dead.
 	maxAsked = 30 * time.Second
 )
 
-// pauseOf is how long to wait after so many tries: longer each time, and never two workers
-// at the same moment.
+// pauseOf returns the wait after a number of attempts: it grows, with jitter so that workers do not
+// retry together.
 func pauseOf(tries int) time.Duration {
 	pause := min(firstPause<<min(tries, 10), maxPause)
 	return pause/2 + time.Duration(rand.Int64N(int64(pause/2)+1)) //nolint:gosec // a spread, not a secret
 }
 
-// link watches whether the server answers, and says so when that changes.
+// link tracks whether the server responds, and logs when that changes.
 type link struct {
 	conn grpc.ClientConnInterface
 	log  *slog.Logger
@@ -51,8 +51,8 @@ type link struct {
 	away bool
 }
 
-// heard notes how a call ended.
-func (l *link) heard(call string, err error) {
+// record records how a call ended.
+func (l *link) record(call string, err error) {
 	away := err != nil && judge(err) == unknown && codeOf(err) != codes.Canceled && !isDenied(err)
 	if err != nil && !away {
 		return
@@ -63,14 +63,14 @@ func (l *link) heard(call string, err error) {
 	l.mu.Unlock()
 	switch {
 	case changed && away:
-		l.log.Warn("cannot reach the server, trying again", "call", call, "error", err)
+		l.log.Warn("cannot reach the server, retrying", "call", call, "error", err)
 	case changed:
-		l.log.Info("the server answers again", "call", call)
+		l.log.Info("the server responds again", "call", call)
 	}
 }
 
-// pauseAfter is how long the server asks to wait. It also asks the connection to be made
-// anew soon: its own patience grows to minutes.
+// pauseAfter returns the delay that the server requests. It also makes the connection reconnect soon:
+// its own backoff grows to minutes.
 func (l *link) pauseAfter(err error) time.Duration {
 	if c, ok := l.conn.(interface{ ResetConnectBackoff() }); ok && codeOf(err) == codes.Unavailable {
 		c.ResetConnectBackoff()
@@ -78,10 +78,10 @@ func (l *link) pauseAfter(err error) time.Duration {
 	return min(problemOf(err).GetRetryAfter().AsDuration(), maxAsked)
 }
 
-// codeOf is the gRPC code of an error.
+// codeOf returns the gRPC code of an error.
 func codeOf(err error) codes.Code { return status.Code(err) }
 
-// problemOf is what a call was refused with.
+// problemOf returns the problem of a refused call.
 func problemOf(err error) *servov1.Problem {
 	st := status.Convert(err)
 	for _, detail := range st.Details() {
@@ -107,7 +107,7 @@ func problemOf(err error) *servov1.Problem {
 	return &servov1.Problem{Code: string(code), Message: st.Message()}
 }
 
-// refusal is a problem as an error for the author of the code that met it.
+// refusal converts a problem to an error for the author of the code.
 func refusal(p *servov1.Problem) *fault.Fault {
 	return fault.New(fault.Code(p.GetCode()), p.GetMessage(), fault.Field(p.GetField()), fault.Remedy(p.GetRemedy()),
 		fault.RetryAfter(p.GetRetryAfter().AsDuration()))

@@ -15,26 +15,26 @@ import (
 // The limits of a task's log.
 const (
 	maxLine     = 16 << 10  // a longer line is cut
-	eagerChunk  = 16 << 10  // so much is sent without waiting for more
-	maxChunk    = 60 << 10  // the server takes 64 KiB
+	eagerChunk  = 16 << 10  // this much is sent without waiting for more
+	maxChunk    = 60 << 10  // the server accepts 64 KiB
 	maxUnsent   = 256 << 10 // beyond that the oldest lines are dropped
-	keepUnsent  = 192 << 10 // so much is left then, so that not each line drops one
-	logBurst    = 512 << 10 // so much of an attempt is sent at once, its head
-	logRate     = 8 << 10   // and so many bytes a second afterwards; the tail comes at its end
+	keepUnsent  = 192 << 10 // this much is kept then, so that not each new line drops another
+	logBurst    = 512 << 10 // this much of an attempt is sent immediately
+	logRate     = 8 << 10   // bytes per second afterwards; the last lines are sent at its end
 	logTime     = "2006-01-02T15:04:05.000Z"
 	cutMark     = " … (line cut)"
 	droppedLine = "WARN servo dropped %d log lines of %d bytes: an attempt may log 512 KiB at once, 8 KiB a second afterwards, and its last 192 KiB\n"
 )
 
-// logBuffer collects the lines of an attempt and sends them in chunks, one after the other:
-// while a chunk is on its way the next one grows, within bounds.
+// logBuffer collects the lines of an attempt and sends them in chunks, one at a time: while a chunk
+// is being sent the next one grows, within bounds.
 type logBuffer struct {
 	mu      sync.Mutex
 	text    []byte
 	since   time.Time // of the first line in text
 	seq     int64
 	sending bool
-	due     bool // what is here should go as soon as it can
+	due     bool // send the text as soon as possible
 	ended   bool
 
 	droppedLines, droppedBytes int
@@ -43,8 +43,8 @@ type logBuffer struct {
 	budgeted time.Time
 }
 
-// mayUse reports whether the attempt may send so many bytes now. A budget that is used up may be
-// overdrawn by one chunk, which is smaller than what the server allows beyond it.
+// mayUse reports whether the attempt may send a number of bytes now. One chunk may overdraw the
+// budget; that is less than the server allows beyond it.
 func (b *logBuffer) mayUse(now time.Time, bytes int) bool {
 	if b.budgeted.IsZero() {
 		b.budget = logBurst
@@ -59,7 +59,7 @@ func (b *logBuffer) mayUse(now time.Time, bytes int) bool {
 	return true
 }
 
-// line adds a line without its newline. It is made valid text, and short enough.
+// line adds a line without its newline. It is converted to valid text and shortened.
 func (b *logBuffer) line(w *Worker, a *attempt, at time.Time, level, text string) {
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine-len(cutMark)], "") + cutMark
@@ -89,7 +89,7 @@ func (b *logBuffer) line(w *Worker, a *attempt, at time.Time, level, text string
 	}
 }
 
-// shrink drops the oldest lines if there are too many.
+// shrink drops the oldest lines beyond the limit.
 func (b *logBuffer) shrink() {
 	if len(b.text) <= maxUnsent {
 		return
@@ -103,7 +103,7 @@ func (b *logBuffer) shrink() {
 	b.text = append(b.text[:0], b.text[gone:]...)
 }
 
-// send puts the next chunk on its way, if none is.
+// send sends the next chunk, unless one is being sent.
 func (b *logBuffer) send(w *Worker, a *attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,12 +119,12 @@ func (b *logBuffer) send(w *Worker, a *attempt) {
 		return
 	}
 	b.sending, b.due = true, false
-	if !w.reporter.say(a, b.chunk(a)) {
+	if !w.reporter.report(a, b.chunk(a)) {
 		b.sending, b.ended, b.text = false, true, nil
 	}
 }
 
-// sent says that a chunk has arrived, or never will.
+// sent records that a chunk was answered or dropped.
 func (b *logBuffer) sent(w *Worker, a *attempt) {
 	b.mu.Lock()
 	b.sending = false
@@ -135,7 +135,7 @@ func (b *logBuffer) sent(w *Worker, a *attempt) {
 	}
 }
 
-// rest is everything that was not sent, for the end of the attempt. No line comes after it.
+// rest returns all unsent lines, for the end of the attempt. No line may follow.
 func (b *logBuffer) rest(a *attempt) []item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *logBuffer) rest(a *attempt) []item {
 	return items
 }
 
-// chunk takes as many whole lines as one chunk holds.
+// chunk removes as many whole lines as fit into one chunk.
 func (b *logBuffer) chunk(a *attempt) item {
 	notice := ""
 	if b.droppedLines > 0 {
@@ -166,8 +166,8 @@ func (b *logBuffer) chunk(a *attempt) item {
 	return a.item(&servov1.ReportItem{Action: &servov1.ReportItem_Log{Log: chunk}}, len(chunk.GetText()))
 }
 
-// flusher sends what waits for company after a while: the log lines and the progress of the
-// attempts that were marked. One timer serves them all.
+// flusher sends collected log lines and progress of marked attempts after a while. One timer serves
+// all attempts.
 type flusher struct {
 	every time.Duration
 	flush func(*attempt)
@@ -178,7 +178,7 @@ type flusher struct {
 	stopped bool
 }
 
-// mark asks for an attempt to be flushed before long.
+// mark schedules the flush of an attempt.
 func (f *flusher) mark(a *attempt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// progressEvery is how often an attempt says how far it is, however often its code does.
+// progressEvery is the minimum interval between two progress reports of an attempt.
 const progressEvery = time.Second
 
 // progressBox holds the latest progress of an attempt until it is sent.
@@ -20,15 +20,15 @@ type progressBox struct {
 	sentAt time.Time
 }
 
-// tell takes the latest progress and sends it, at once if none was sent for a while.
-func (b *progressBox) tell(w *Worker, a *attempt, p *servov1.Progress) {
+// update stores the latest progress and sends it, immediately if none was sent for a while.
+func (b *progressBox) update(w *Worker, a *attempt, p *servov1.Progress) {
 	b.mu.Lock()
 	b.latest = p
 	b.mu.Unlock()
 	b.send(w, a)
 }
 
-// send sends the latest progress if it is time, else before long.
+// send sends the latest progress if the interval has passed, else later.
 func (b *progressBox) send(w *Worker, a *attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,11 +39,11 @@ func (b *progressBox) send(w *Worker, a *attempt) {
 	case !b.sentAt.IsZero() && time.Since(b.sentAt) < progressEvery:
 		w.flusher.mark(a)
 	default:
-		w.reporter.say(a, b.item(a))
+		w.reporter.report(a, b.item(a))
 	}
 }
 
-// rest is what was not sent, for the end of the attempt.
+// rest returns the unsent progress, for the end of the attempt.
 func (b *progressBox) rest(a *attempt) []item {
 	b.mu.Lock()
 	defer b.mu.Unlock()

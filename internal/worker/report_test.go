@@ -37,7 +37,7 @@ func TestReport(t *testing.T) {
 	t.Run("a thousand short tasks need few calls, and no lease is in two at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 200; c.Ahead = 100 })
+			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Options) { c.Concurrency = 200; c.Ahead = 100 })
 			b.do(func() { b.before = func(proto.Message) error { time.Sleep(5 * time.Millisecond); return nil } })
 			ids := b.add(1000, "gold/a")
 			b.ended(t, ids...)
@@ -94,7 +94,7 @@ func TestReport(t *testing.T) {
 			b := start(t, handlers{
 				"gold/a":    nothing,
 				"gold/slow": func(context.Context, *worker.Task) (worker.Result, error) { <-release; return worker.Result{}, nil },
-			}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 1 })
 			slow := b.add(1, "gold/slow")[0]
 			b.wait(t, func() bool { return b.leases[slow] != nil })
 			synctest.Wait() // until it has begun
@@ -140,7 +140,7 @@ func TestReport(t *testing.T) {
 	t.Run("a call that is refused as a whole is split, and only the item to blame suffers", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t, handlers{"gold/a": nothing, "gold/big": returns(`"big"`)}, func(c *worker.Config) { c.Concurrency = 50 })
+			b := start(t, handlers{"gold/a": nothing, "gold/big": returns(`"big"`)}, func(c *worker.Options) { c.Concurrency = 50 })
 			var open atomic.Bool
 			b.do(func() {
 				b.before = func(m proto.Message) error {
@@ -211,7 +211,7 @@ func TestReport(t *testing.T) {
 	t.Run("nothing more is claimed while too much waits to be heard", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Config) { c.Concurrency = 1000 })
+			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Options) { c.Concurrency = 1000 })
 			stuck := make(chan struct{})
 			b.do(func() { b.delay = func(proto.Message) <-chan struct{} { return stuck } })
 			ids := b.add(10_000, "gold/a")
@@ -247,7 +247,7 @@ func TestVerdict(t *testing.T) {
 		},
 		"an integer that would arrive as another is told": {
 			returns(`{"id":9007199254740993}`), "USER_CODE_EXCEPTION",
-			`the result has a number at id that is not kept: "9007199254740993" cannot be kept exactly: ` +
+			`the result has an inexact number at id: "9007199254740993" cannot be kept exactly: ` +
 				`numbers have the range and precision of an IEEE double (send it as a string)`,
 		},
 	} {

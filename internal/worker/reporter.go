@@ -11,32 +11,31 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// The limits of a report. The server reads 4 MiB.
+// The limits of a report. The server accepts 4 MiB.
 const (
 	maxReportItems = 1000
 	maxReportBytes = 3 << 20
 	senders        = 2
 
-	// maxBacklog is how many bytes may wait to be said before no more work is taken on.
+	// maxBacklog is how many bytes of reports may be pending before the worker claims no more tasks.
 	maxBacklog = 64 << 20
 )
 
 func sizeOf(m proto.Message) int { return proto.Size(m) }
 
-// reporter says what attempts have to say: at once when it is idle, together with what has
-// come in the meantime when it is not. Items of one attempt are said in their order, and
-// are never in two calls at once.
+// reporter sends the reports of attempts: immediately when it is idle, in batches when it is not.
+// Items of one attempt are sent in their order, and never in two calls at once.
 type reporter struct {
 	client servov1.WorkerServiceClient
 	worker string
 	log    *slog.Logger
 	link   *link
 
-	// answered hears the answer of each item, outside of the lock.
+	// answered is called with the answer to each item, outside of the lock.
 	answered func(a *attempt, it item, answer *servov1.ReportAnswer)
-	// relieved is called when what waits has become little again.
+	// relieved is called when the backlog has become small again.
 	relieved func()
-	full     int // how many items are too many to take on more work; see also maxBacklog
+	full     int // the number of pending items above which the worker claims no more; see also maxBacklog
 
 	mu      sync.Mutex
 	work    sync.Cond
@@ -51,78 +50,78 @@ type reporter struct {
 
 func newReporter(w *Worker) *reporter {
 	r := &reporter{
-		client: w.client, worker: w.config.ID, log: w.config.Logger, link: w.link,
-		answered: w.answered, relieved: w.wakeClaims, full: max(2*maxReportItems, 4*w.config.Concurrency),
+		client: w.client, worker: w.options.ID, log: w.options.Logger, link: w.link,
+		answered: w.answered, relieved: w.wakeClaims, full: max(2*maxReportItems, 4*w.options.Concurrency),
 	}
 	r.work.L = &r.mu
 	return r
 }
 
-// parcel is what one attempt says in one call.
-type parcel struct {
+// attemptItems has the items of one attempt in one call.
+type attemptItems struct {
 	attempt *attempt
 	items   []item
 }
 
-// say adds items to what an attempt says. After its last item nothing is taken any more.
-func (r *reporter) say(a *attempt, items ...item) (taken bool) {
+// report adds items of an attempt. After its last item it accepts no more.
+func (r *reporter) report(a *attempt, items ...item) (taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.outbox.closed || a.lost.Load() {
+	if a.reports.closed || a.lost.Load() {
 		return false
 	}
 	r.add(a, items...)
 	return true
 }
 
-// mend replaces an attempt's last item, which was refused.
-func (r *reporter) mend(a *attempt, it item) {
+// replaceLast replaces an attempt's last item, which was refused.
+func (r *reporter) replaceLast(a *attempt, it item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.outbox.mended = true
+	a.reports.replaced = true
 	r.add(a, it)
 }
 
-// add is say under the lock.
+// add is report under the lock.
 func (r *reporter) add(a *attempt, items ...item) {
-	a.outbox.waiting = append(a.outbox.waiting, items...)
-	a.outbox.closed = a.outbox.closed || items[len(items)-1].last
+	a.reports.waiting = append(a.reports.waiting, items...)
+	a.reports.closed = a.reports.closed || items[len(items)-1].last
 	r.items += len(items)
 	r.bytes += bytesOf(items)
 	r.crowded = r.crowded || r.items >= r.full || r.bytes >= maxBacklog
 	r.enqueue(a)
 }
 
-// enqueue puts an attempt that has something to say into the queue, if it may speak.
+// enqueue adds an attempt with waiting items to the queue, unless it is in a call or pauses.
 func (r *reporter) enqueue(a *attempt) {
-	if a.outbox.queued || a.outbox.inCall || a.outbox.pause > 0 || len(a.outbox.waiting) == 0 {
+	if a.reports.queued || a.reports.inCall || a.reports.pause > 0 || len(a.reports.waiting) == 0 {
 		return
 	}
-	a.outbox.queued = true
+	a.reports.queued = true
 	r.queue = append(r.queue, a)
 	r.work.Signal()
 }
 
-// overloaded reports whether so much waits to be said that more work should not be taken on.
+// overloaded reports whether the backlog is so large that the worker should claim no more tasks.
 func (r *reporter) overloaded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.crowded
 }
 
-// drop forgets what an attempt has to say.
+// drop discards the items of an attempt.
 func (r *reporter) drop(a *attempt) {
 	r.mu.Lock()
-	dropped := a.outbox.waiting
-	a.outbox.waiting, a.outbox.closed = nil, true
+	dropped := a.reports.waiting
+	a.reports.waiting, a.reports.closed = nil, true
 	freed := r.settled(dropped)
 	r.mu.Unlock()
-	giveUp(dropped)
-	r.tell(freed)
+	closeAnswers(dropped)
+	r.notify(freed)
 }
 
-// giveUp answers those who wait for items that nobody will answer.
-func giveUp(items []item) {
+// closeAnswers wakes the callers that wait for answers to dropped items.
+func closeAnswers(items []item) {
 	for _, it := range items {
 		if it.answer != nil {
 			close(it.answer)
@@ -130,7 +129,7 @@ func giveUp(items []item) {
 	}
 }
 
-// settled counts items that are over, under the lock. The caller tells about it after.
+// settled removes items from the counts, under the lock. The caller must call notify afterwards.
 func (r *reporter) settled(items []item) (freed bool) {
 	r.items -= len(items)
 	r.bytes -= bytesOf(items)
@@ -155,13 +154,13 @@ func bytesOf(items []item) int {
 	return n
 }
 
-func (r *reporter) tell(freed bool) {
+func (r *reporter) notify(freed bool) {
 	if freed {
 		r.relieved()
 	}
 }
 
-// flushed is closed once everything is said and answered.
+// flushed returns a channel that is closed once all items are answered.
 func (r *reporter) flushed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +173,7 @@ func (r *reporter) flushed() <-chan struct{} {
 	return done
 }
 
-// left is how many items are not answered.
+// left returns how many items are not answered.
 func (r *reporter) left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +188,7 @@ func (r *reporter) stop() {
 	r.mu.Unlock()
 }
 
-// send is one sender: it takes what waits, says it until it is answered, and again.
+// send is one sender: it takes a batch, delivers it, and repeats.
 func (r *reporter) send(ctx context.Context) {
 	for {
 		batch := r.take()
@@ -201,8 +200,8 @@ func (r *reporter) send(ctx context.Context) {
 	}
 }
 
-// take waits for something to say and takes as much as one call holds; nil at the end.
-func (r *reporter) take() []parcel {
+// take waits for items and returns as many as fit into one call; nil at the end.
+func (r *reporter) take() []attemptItems {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.head == len(r.queue) && !r.stopped {
@@ -211,49 +210,49 @@ func (r *reporter) take() []parcel {
 	if r.stopped {
 		return nil
 	}
-	var batch []parcel
+	var batch []attemptItems
 	count, size := 0, 0
 	for r.head < len(r.queue) && count < maxReportItems {
 		a := r.queue[r.head]
 		n := 0
-		for n < len(a.outbox.waiting) && count < maxReportItems && (count == 0 || size+a.outbox.waiting[n].size <= maxReportBytes) {
-			size += a.outbox.waiting[n].size
+		for n < len(a.reports.waiting) && count < maxReportItems && (count == 0 || size+a.reports.waiting[n].size <= maxReportBytes) {
+			size += a.reports.waiting[n].size
 			n++
 			count++
-			if a.outbox.waiting[n-1].alone {
+			if a.reports.waiting[n-1].alone {
 				break
 			}
 		}
-		if n == 0 && len(a.outbox.waiting) > 0 {
-			break // it is for the next call
+		if n == 0 && len(a.reports.waiting) > 0 {
+			break // for the next call
 		}
 		r.queue[r.head] = nil
 		r.head++
-		a.outbox.queued = false
+		a.reports.queued = false
 		if n == 0 {
 			continue // dropped in the meantime
 		}
-		a.outbox.inCall = true
-		batch = append(batch, parcel{attempt: a, items: a.outbox.waiting[:n:n]})
-		if a.outbox.waiting = a.outbox.waiting[n:]; len(a.outbox.waiting) == 0 {
-			a.outbox.waiting = nil
+		a.reports.inCall = true
+		batch = append(batch, attemptItems{attempt: a, items: a.reports.waiting[:n:n]})
+		if a.reports.waiting = a.reports.waiting[n:]; len(a.reports.waiting) == 0 {
+			a.reports.waiting = nil
 		}
 	}
 	if r.head == len(r.queue) {
 		r.queue, r.head = r.queue[:0], 0
 	}
 	if batch == nil {
-		return []parcel{} // all that waited was dropped
+		return []attemptItems{} // all waiting items were dropped
 	}
 	return batch
 }
 
-// release lets the attempts of a call speak again; those with items to repeat after a pause.
-func (r *reporter) release(batch []parcel) {
+// release allows the attempts of a call to send again; those with items to repeat after a pause.
+func (r *reporter) release(batch []attemptItems) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range batch {
-		box := &p.attempt.outbox
+		box := &p.attempt.reports
 		box.inCall = false
 		if len(box.retained) == 0 {
 			box.tries = 0
@@ -266,7 +265,7 @@ func (r *reporter) release(batch []parcel) {
 		time.AfterFunc(box.pause, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			a.outbox.pause = 0
+			a.reports.pause = 0
 			r.enqueue(a)
 		})
 	}

@@ -26,14 +26,14 @@ type bundle struct {
 type handlers map[string]worker.Handler
 
 // start runs a worker. It is stopped at the end of the test, if it was not before.
-func start(t testing.TB, functions handlers, change ...func(*worker.Config)) *bundle {
+func start(t testing.TB, functions handlers, change ...func(*worker.Options)) *bundle {
 	t.Helper()
 	f := newFake()
 	registered := worker.NewHandlers()
 	for name, handler := range functions {
 		registered.Add(name, handler)
 	}
-	config := worker.Config{Conn: f, ID: "w1", Concurrency: 4, Ahead: worker.NoAhead, Executors: []worker.Executor{registered}}
+	config := worker.Options{Conn: f, ID: "w1", Concurrency: 4, Ahead: worker.NoAhead, Executors: []worker.Executor{registered}}
 	for _, c := range change {
 		c(&config)
 	}

@@ -26,7 +26,7 @@ func TestStop(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
 				time.Sleep(20 * time.Second)
 				return worker.Result{}, nil
-			}}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 1 })
+			}}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 1 })
 			ids := b.add(2, "gold/a")
 			b.wait(t, func() bool { return b.leases[ids[1]] != nil })
 			synctest.Wait() // until it has begun
@@ -165,7 +165,7 @@ func TestStop(t *testing.T) {
 					runtime.Goexit()
 					return worker.Result{}, nil
 				},
-			}, func(c *worker.Config) { c.Concurrency = 1; c.Ahead = 5 })
+			}, func(c *worker.Options) { c.Concurrency = 1; c.Ahead = 5 })
 			exits := b.add(5, "gold/exit")
 			rest := b.add(5, "gold/a")
 			b.ended(t, exits...)
@@ -178,7 +178,7 @@ func TestStop(t *testing.T) {
 
 	t.Run("a worker runs once", func(t *testing.T) {
 		t.Parallel()
-		w, err := worker.New(worker.Config{Conn: newFake()})
+		w, err := worker.New(worker.Options{Conn: newFake()})
 		require.NoError(t, err)
 		w.Abort()
 		require.NoError(t, w.Run(t.Context()))
@@ -187,7 +187,7 @@ func TestStop(t *testing.T) {
 
 	t.Run("a configuration that cannot work is refused by the field", func(t *testing.T) {
 		t.Parallel()
-		for field, config := range map[string]worker.Config{
+		for field, config := range map[string]worker.Options{
 			"server":          {},
 			"concurrency":     {Conn: newFake(), Concurrency: -1},
 			"ahead":           {Conn: newFake(), Ahead: -2},
@@ -228,7 +228,7 @@ func TestUnknownCode(t *testing.T) {
 			})[0]
 			b.ended(t, id)
 			require.Equal(t, "NOT_IMPLEMENTED", b.lease(id).failure.GetCode())
-			require.Equal(t, `this worker does not execute assets of kind "exec", only of ["go"]`, b.lease(id).failure.GetMessage())
+			require.Equal(t, `this worker does not execute assets of kind "exec", only ["go"]`, b.lease(id).failure.GetMessage())
 		})
 	})
 }

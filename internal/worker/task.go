@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Task is an attempt as the code that executes it sees it.
+// Task is an attempt as its code uses it.
 type Task struct {
 	worker  *Worker
 	attempt *attempt
@@ -26,8 +26,8 @@ type Task struct {
 
 func (w *Worker) newTask(a *attempt) *Task {
 	t := &Task{worker: w, attempt: a, cursor: a.lease.GetCursor()}
-	// A retry says again what the attempt before it said, and the server adds nothing
-	// twice. A task with a cursor goes on where it was: its fan-outs count on.
+	// A retry repeats the fan-outs of the attempt before it, and the server adds nothing twice. A
+	// task with a cursor continues: its fan-outs continue the count.
 	if t.cursor != "" {
 		t.fanOuts = a.lease.GetFanOuts()
 	}
@@ -35,29 +35,29 @@ func (w *Worker) newTask(a *attempt) *Task {
 	return t
 }
 
-// Lease is all that the server has sent along.
+// Lease returns the lease as the server sent it.
 func (t *Task) Lease() *servov1.Lease { return t.attempt.lease }
 
-// Logger writes into the task's log.
+// Logger returns a logger for the task's log.
 func (t *Task) Logger() *slog.Logger { return t.logger }
 
 // Aborted is closed when the worker stops without grace: processes are killed then.
 func (t *Task) Aborted() <-chan struct{} { return t.worker.abort }
 
-// Parameters are the run's parameters as a JSON object.
+// Parameters returns the run's parameters as a JSON object.
 func (t *Task) Parameters() json.RawMessage { return fromStruct(t.Lease().GetParameters()) }
 
-// Cursor is the task's resumable position.
+// Cursor returns the task's cursor.
 func (t *Task) Cursor() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cursor
 }
 
-// ErrCursorMoved means that the cursor was not where the task thought; Cursor says where.
-var ErrCursorMoved = errors.New("the cursor is elsewhere")
+// ErrCursorMoved means that the cursor did not have the expected value; Cursor returns the current one.
+var ErrCursorMoved = errors.New("cursor mismatch")
 
-// Advance moves the cursor, and returns when the server has it.
+// Advance moves the cursor, and returns when the server has stored it.
 func (t *Task) Advance(ctx context.Context, next string) error {
 	advance := &servov1.Advance{Expected: t.Cursor(), Next: next}
 	answer, err := t.ask(ctx, t.attempt.item(&servov1.ReportItem{Action: &servov1.ReportItem_Advance{Advance: advance}}, sizeOf(advance)))
@@ -69,7 +69,7 @@ func (t *Task) Advance(ctx context.Context, next string) error {
 	if problem := answer.GetError(); problem != nil {
 		if current, moved := problem.GetValues().GetFields()["cursor"]; moved {
 			t.cursor = current.GetStringValue()
-			return fmt.Errorf("advance the cursor: %w: at %q", ErrCursorMoved, t.cursor)
+			return fmt.Errorf("advance the cursor: %w: found %q", ErrCursorMoved, t.cursor)
 		}
 		return fmt.Errorf("advance the cursor: %w", refusal(problem))
 	}
@@ -81,7 +81,7 @@ func (t *Task) Advance(ctx context.Context, next string) error {
 type FanOut struct {
 	Tasks   []*servov1.FanOutTask
 	Barrier bool
-	Ordinal *int32 // counted if not said
+	Ordinal *int32 // nil continues the count
 }
 
 // The limits of one call: the server's in tasks, and a report's in bytes.
@@ -90,7 +90,7 @@ const (
 	maxFanOutBytes = 2 << 20
 )
 
-// FanOut adds tasks to the run and returns their ids. Many are added in several calls, each
+// FanOut adds tasks to the run and returns their ids. Large numbers are added in several calls, each
 // of which is atomic.
 func (t *Task) FanOut(ctx context.Context, fan FanOut) ([]string, error) {
 	if len(fan.Tasks) == 0 {
@@ -120,7 +120,7 @@ func (t *Task) FanOut(ctx context.Context, fan FanOut) ([]string, error) {
 	return added, nil
 }
 
-// fitting is how many of the tasks fit into one call.
+// fitting returns how many of the tasks fit into one call.
 func fitting(tasks []*servov1.FanOutTask) int {
 	n, size := 0, 0
 	for n < len(tasks) && n < maxFanOut {
@@ -133,16 +133,16 @@ func fitting(tasks []*servov1.FanOutTask) int {
 	return n
 }
 
-// ask says something and waits for its answer.
+// ask reports an item and waits for its answer.
 func (t *Task) ask(ctx context.Context, it item) (*servov1.ReportAnswer, error) {
 	it.answer = make(chan *servov1.ReportAnswer, 1)
-	if !t.worker.reporter.say(t.attempt, it) {
-		return nil, t.over()
+	if !t.worker.reporter.report(t.attempt, it) {
+		return nil, t.ended()
 	}
 	select {
 	case answer, ok := <-it.answer:
 		if !ok {
-			return nil, t.over()
+			return nil, t.ended()
 		}
 		return answer, nil
 	case <-ctx.Done():
@@ -150,25 +150,25 @@ func (t *Task) ask(ctx context.Context, it item) (*servov1.ReportAnswer, error) 
 	}
 }
 
-// over says why nothing can be said any more.
-func (t *Task) over() error {
+// ended returns why the task accepts no more reports.
+func (t *Task) ended() error {
 	if t.attempt.lost.Load() {
 		return ErrLeaseLost
 	}
-	return fault.New(fault.Conflict, "the task is over", fault.Remedy("do all that needs the task before its function returns"))
+	return fault.New(fault.Conflict, "the task has ended", fault.Remedy("use the task only before its function returns"))
 }
 
-// Progress says how far the task is. It is sent before long, the latest only, and always before
-// the task's end.
+// Progress reports the progress of the task. Only the latest is sent, after a while, and always
+// before the task's end.
 func (t *Task) Progress(p *servov1.Progress) {
-	t.attempt.progress.tell(t.worker, t.attempt, orderly(p))
+	t.attempt.progress.update(t.worker, t.attempt, clampProgress(p))
 }
 
-// maxPhase is the longest phase or stage that the server takes.
+// maxPhase is the maximum length of a phase or stage.
 const maxPhase = 100
 
-// orderly makes a progress that the server takes: it is for people, and no reason to fail.
-func orderly(p *servov1.Progress) *servov1.Progress {
+// clampProgress adjusts a progress to the limits of the server: an invalid progress must not fail a task.
+func clampProgress(p *servov1.Progress) *servov1.Progress {
 	p.Phase, p.Stage = cut(storable(p.GetPhase()), maxPhase), cut(storable(p.GetStage()), maxPhase)
 	if math.IsNaN(float64(p.GetFraction())) {
 		p.Fraction = 0

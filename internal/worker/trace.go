@@ -10,29 +10,29 @@ import (
 	"go.arco.dev/servo/internal/base/telemetry"
 )
 
-// traced puts an attempt under the trace of its run, so that what its code traces belongs
-// there too, and begins its span if the worker has a tracer.
+// traced sets the trace of an attempt's run as parent, so that spans of its code belong to it, and
+// starts a span if the worker has a tracer.
 func (w *Worker) traced(ctx context.Context, a *attempt) (context.Context, trace.Span) {
 	l := a.lease
 	ctx = telemetry.Under(ctx, telemetry.Join(l.GetTraceParent(), l.GetTraceState()))
-	if w.config.Tracer == nil {
+	if w.options.Tracer == nil {
 		return ctx, nil
 	}
-	return w.config.Tracer.Start(ctx, "worker.execute", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+	return w.options.Tracer.Start(ctx, "worker.execute", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String("servo.tenant", l.GetTenant()), attribute.String("servo.run", l.GetRun()), attribute.String("servo.task", l.GetTask()),
 		attribute.Int("servo.attempt", int(l.GetAttempt())), attribute.String("servo.asset", l.GetAsset()),
-		attribute.String("servo.partition", l.GetPartition()), attribute.String("servo.worker", w.config.ID)))
+		attribute.String("servo.partition", l.GetPartition()), attribute.String("servo.worker", w.options.ID)))
 }
 
-// step begins the span of a part of an attempt.
+// step starts the span of a part of an attempt.
 func (w *Worker) step(ctx context.Context, name string) (context.Context, trace.Span) {
-	if w.config.Tracer == nil {
+	if w.options.Tracer == nil {
 		return ctx, nil
 	}
-	return w.config.Tracer.Start(ctx, name)
+	return w.options.Tracer.Start(ctx, name)
 }
 
-// endSpan ends a span, if there is one, with what went wrong.
+// endSpan ends a span, if there is one, with its error.
 func endSpan(span trace.Span, err error) {
 	if span == nil {
 		return
@@ -43,7 +43,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// traceOf is the trace that code outside of this process belongs to; "" if there is none.
+// traceOf returns the trace for code outside of this process; "" without one.
 func traceOf(ctx context.Context) string {
 	return telemetry.Format(trace.SpanContextFromContext(ctx))
 }

@@ -25,7 +25,7 @@ const (
 
 func TestTraces(t *testing.T) {
 	t.Parallel()
-	run := func(t *testing.T, trace string, handler worker.Handler, change ...func(*worker.Config)) {
+	run := func(t *testing.T, trace string, handler worker.Handler, change ...func(*worker.Options)) {
 		t.Helper()
 		b := start(t, handlers{"s/one": handler}, change...)
 		b.ended(t, b.add(1, "s/one", func(l *servov1.Lease) { l.TraceParent = trace })...)
@@ -62,7 +62,7 @@ func TestTraces(t *testing.T) {
 		run(t, parent, func(ctx context.Context, _ *worker.Task) (worker.Result, error) {
 			seen <- trace.SpanContextFromContext(ctx)
 			return worker.Result{}, errors.New("no rows")
-		}, func(c *worker.Config) { c.Tracer = provider.Tracer("test") })
+		}, func(c *worker.Options) { c.Tracer = provider.Tracer("test") })
 		all := spans.GetSpans()
 		require.Len(t, all, 2)
 		function, attempt := all[0], all[1]
@@ -83,7 +83,7 @@ func TestTraces(t *testing.T) {
 		t.Cleanup(server.Close)
 		calls := worker.NewHTTP(1, netguard.NewGuard(netguard.Policy{Local: true}))
 		t.Cleanup(calls.Close)
-		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{calls} })
+		b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{calls} })
 		b.ended(t, b.add(1, "s/one", func(l *servov1.Lease) {
 			l.TraceParent, l.TraceState = parent, state
 			l.Code = &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Method: http.MethodPost, Url: server.URL}}}
@@ -93,7 +93,7 @@ func TestTraces(t *testing.T) {
 	})
 	t.Run("a command is run under the trace", func(t *testing.T) {
 		t.Parallel()
-		b := start(t, nil, func(c *worker.Config) { c.Executors = []worker.Executor{&worker.Exec{}} })
+		b := start(t, nil, func(c *worker.Options) { c.Executors = []worker.Executor{&worker.Exec{}} })
 		id := b.add(1, "s/one", func(l *servov1.Lease) {
 			l.TraceParent, l.TraceState = parent, state
 			l.Code = &servov1.Code{Kind: &servov1.Code_Exec{Exec: &servov1.ExecCode{

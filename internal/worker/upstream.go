@@ -17,7 +17,7 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// Upstream is what an upstream task has produced.
+// Upstream is the result of an upstream task.
 type Upstream struct {
 	Run       string          `json:"run"` // that executed it: the task's own or another one
 	Task      string          `json:"task"`
@@ -26,8 +26,8 @@ type Upstream struct {
 	Result    json.RawMessage `json:"result"`
 }
 
-// Upstream is what the task's plan made it wait for, or what another run has executed instead:
-// the result of that asset. If it has several partitions, it is the one of the task's own partition.
+// Upstream returns the result of an upstream asset, from this run or from the run that executed it
+// instead. If the asset has several partitions, it is that of the task's own partition.
 func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, error) {
 	var found []*servov1.UpstreamResult
 	var keys []string
@@ -50,12 +50,12 @@ func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, err
 	return t.result(ctx, found[0])
 }
 
-// result is an upstream's result, read from the server if it was too large to come along.
+// result returns an upstream's result, from the server if it was too large for the lease.
 func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawMessage, error) {
 	if !u.GetOmitted() {
 		return fromValue(u.GetResult()), nil
 	}
-	of := cmp.Or(u.GetRun(), t.Lease().GetRun()) // an older server does not say
+	of := cmp.Or(u.GetRun(), t.Lease().GetRun()) // older servers do not send it
 	request := &servov1.GetTaskRequest{Tenant: t.Lease().GetTenant(), Run: of, Task: u.GetTask()}
 	ctx, span := t.worker.step(ctx, "load_inputs")
 	task, err := read(ctx, t.worker.link, t.worker.tasks.GetTask, request)
@@ -66,8 +66,8 @@ func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawM
 	return fromValue(task.GetResult()), nil
 }
 
-// Mapped reads the results of all tasks of an asset that the task has waited for, those
-// that were fanned out included, page by page.
+// Mapped reads the results of all tasks of an asset that the task has waited for, including
+// fanned-out ones, page by page.
 func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, error] {
 	return func(yield func(Upstream, error) bool) {
 		request := &servov1.ListUpstreamTasksRequest{
@@ -102,8 +102,8 @@ func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, err
 	}
 }
 
-// allFromOutside says that the task has upstreams and that its run executes none of them: nothing
-// was fanned out for it.
+// allFromOutside reports whether the task has upstreams and its run executes none of them: nothing was
+// fanned out for it.
 func (t *Task) allFromOutside() bool {
 	upstream := t.Lease().GetUpstream()
 	return len(upstream) > 0 && !slices.ContainsFunc(upstream, func(u *servov1.UpstreamResult) bool {
@@ -111,7 +111,7 @@ func (t *Task) allFromOutside() bool {
 	})
 }
 
-// read makes a call that only reads, again while the server is away.
+// read makes a read-only call, and repeats it while the server is unavailable.
 func read[Request, Response any](ctx context.Context, l *link, call func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) (Response, error) {
 	wait := backoff{}
 	for {
@@ -131,7 +131,7 @@ func read[Request, Response any](ctx context.Context, l *link, call func(context
 	}
 }
 
-// input is what code outside of this process is told: on its standard input, or as the body
+// input is the task as code outside of this process receives it: on its standard input, or as the body
 // of a call.
 type input struct {
 	Tenant     string          `json:"tenant"`
@@ -147,7 +147,7 @@ type input struct {
 
 	Config      string    `json:"config"`
 	TriggerType string    `json:"trigger_type"`
-	Slot        *string   `json:"slot"` // RFC 3339; null if no slot made the run
+	Slot        *string   `json:"slot"` // RFC 3339; null without a slot
 	Interval    *Interval `json:"interval"`
 }
 
@@ -157,7 +157,7 @@ type Interval struct {
 	End   string `json:"end"`
 }
 
-// instant is a time as commands and endpoints read it, "" if it is not set.
+// instant formats a time for commands and endpoints, "" if it is not set.
 func instant(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -165,7 +165,7 @@ func instant(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339Nano)
 }
 
-// window fills in what the run is told about its slot.
+// window fills in the slot and the data interval of the run.
 func (in *input) window(l *servov1.Lease) {
 	in.Config, in.TriggerType = l.GetConfig(), l.GetTriggerType()
 	if l.GetSlot() != nil {
@@ -177,7 +177,7 @@ func (in *input) window(l *servov1.Lease) {
 	}
 }
 
-// Input is the JSON document for code outside of this process.
+// Input returns the JSON document for code outside of this process.
 func (t *Task) Input(ctx context.Context) ([]byte, error) {
 	l := t.Lease()
 	in := input{

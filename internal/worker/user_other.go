@@ -12,7 +12,7 @@ import (
 // User is the user that commands run as.
 type User struct{}
 
-// LookupUser refuses: commands run as the worker's own user here.
+// LookupUser refuses every user: on this system commands run as the worker's own user.
 func LookupUser(field, _ string) (*User, error) {
 	return nil, fault.Invalid(field, "this system cannot run commands as another user", "remove the option")
 }

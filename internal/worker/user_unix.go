@@ -21,13 +21,13 @@ type User struct {
 	home     string // "" if the system does not know the user
 }
 
-// LookupUser finds a user by name, or by number as UID or UID:GID. Only root may run commands
-// as another user.
+// LookupUser returns a user by name, or by number as UID or UID:GID. Only root may run commands as
+// another user.
 func LookupUser(field, text string) (*User, error) {
 	refuse := func(message, remedy string) (*User, error) {
 		return nil, fault.Invalid(field, message, remedy)
 	}
-	const remedy = "give the name of a user of this machine, or UID:GID such as 65534:65534"
+	const remedy = "use the name of a user of this machine, or UID:GID such as 65534:65534"
 	found, err := user.Lookup(text)
 	if err != nil {
 		uid, gid, _ := strings.Cut(text, ":")
@@ -43,14 +43,14 @@ func LookupUser(field, text string) (*User, error) {
 	case badUser != nil || badGroup != nil:
 		return refuse(fmt.Sprintf("unknown user %.100q", text), remedy)
 	case uid == 0:
-		return refuse("root can read the worker's key", "give a user without privileges")
+		return refuse("root can read the worker's key", "use a user without privileges")
 	case os.Geteuid() != 0 && uint64(os.Geteuid()) != uid: //nolint:gosec // ids are not negative
 		return refuse("only root may run commands as another user", "start the worker as root, or remove the option")
 	}
 	return &User{uid: uint32(uid), gid: uint32(gid), home: found.HomeDir}, nil
 }
 
-// own gives a task's directory to the user.
+// own changes the owner of a task's directory to the user.
 func (u *User) own(dir string) error {
 	if u == nil {
 		return nil
@@ -58,7 +58,7 @@ func (u *User) own(dir string) error {
 	return os.Chown(dir, int(u.uid), int(u.gid))
 }
 
-// become lets a command run as the user, without the groups of the worker.
+// become makes a command run as the user, without the groups of the worker.
 func (u *User) become(cmd *exec.Cmd, private string) {
 	if u == nil {
 		return
@@ -73,8 +73,8 @@ func (u *User) become(cmd *exec.Cmd, private string) {
 	cmd.Env = append(cmd.Env, "HOME="+home)
 }
 
-// openResult opens the file that a command has left. It follows no link and waits for no pipe:
-// a command of another user must not choose which file the worker reads.
+// openResult opens the result file of a command. It follows no link and waits for no pipe: a command
+// of another user must not choose which file the worker reads.
 func (u *User) openResult(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) //nolint:gosec // in the task's own directory
 	if err != nil {

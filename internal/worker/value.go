@@ -16,10 +16,10 @@ import (
 	"go.arco.dev/servo/internal/base/canon"
 )
 
-// maxDepth is how deep a result may nest: what the REST edge reads.
+// maxDepth is the maximum nesting of a result: the limit of the REST edge.
 const maxDepth = 100
 
-// encode makes the JSON of a Go value, and the same as a message.
+// encode returns the JSON of a Go value, and the same as a message.
 func encode(value any) (*structpb.Value, []byte, error) {
 	encoded, err := Marshal(value)
 	if err != nil {
@@ -29,7 +29,7 @@ func encode(value any) (*structpb.Value, []byte, error) {
 	return message, encoded, err
 }
 
-// Marshal makes JSON as the server will keep it: compact, and without escapes for HTML.
+// Marshal returns compact JSON without escapes for HTML, as the server stores it.
 func Marshal(value any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
@@ -40,8 +40,8 @@ func Marshal(value any) ([]byte, error) {
 	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), nil
 }
 
-// toValue turns JSON into a message. Numbers travel as doubles: one that a double does not keep
-// exactly is refused, since it would arrive as another number.
+// toValue converts JSON to a message. Numbers are sent as doubles: an inexact number is refused, since
+// it would arrive as another number.
 func toValue(data []byte) (*structpb.Value, error) {
 	if isNull(data) {
 		return nil, nil
@@ -68,7 +68,7 @@ func isNull(data []byte) bool {
 
 func valueOf(tree any, path string, depth int) (*structpb.Value, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("nests deeper than %d", maxDepth)
+		return nil, fmt.Errorf("is nested deeper than %d levels", maxDepth)
 	}
 	switch v := tree.(type) {
 	case nil:
@@ -100,31 +100,31 @@ func valueOf(tree any, path string, depth int) (*structpb.Value, error) {
 		}
 		return structpb.NewStructValue(&structpb.Struct{Fields: fields}), nil
 	}
-	return nil, fmt.Errorf("has a %T", tree)
+	return nil, fmt.Errorf("contains a %T", tree)
 }
 
 func numberOf(number json.Number, path string) (*structpb.Value, error) {
 	f, err := number.Float64()
 	if err != nil || !canon.ExactNumber(number.String()) {
 		message, remedy := canon.InexactNumber(number.String())
-		return nil, fmt.Errorf("has a number at %s that is not kept: %s (%s)", at(path), message, remedy)
+		return nil, fmt.Errorf("has an inexact number at %s: %s (%s)", at(path), message, remedy)
 	}
 	return structpb.NewNumberValue(f), nil
 }
 
 func at(path string) string {
 	if path == "" {
-		return "its top"
+		return "the top level"
 	}
 	return strings.TrimPrefix(path, ".")
 }
 
-// fromValue turns a message into JSON.
+// fromValue converts a message to JSON.
 func fromValue(value *structpb.Value) json.RawMessage {
 	return appendValue(nil, value)
 }
 
-// fromStruct turns a message into a JSON object.
+// fromStruct converts a message to a JSON object.
 func fromStruct(object *structpb.Struct) json.RawMessage {
 	return appendObject(nil, object.GetFields())
 }

@@ -16,9 +16,9 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Worker claims tasks and executes them until it is told to stop.
+// Worker claims tasks and executes them until it is stopped.
 type Worker struct {
-	config    Config
+	options   Options
 	client    servov1.WorkerServiceClient
 	tasks     servov1.TaskServiceClient
 	executors map[string]Executor
@@ -35,8 +35,8 @@ type Worker struct {
 	denial  error         // why, once it is closed
 	denying sync.Once
 
-	// base is the parent of the tasks' contexts: it outlives the context of Run, since
-	// tasks may go on for a while when the worker stops.
+	// base is the parent of the tasks' contexts: it outlives the context of Run, because tasks may
+	// continue for a while when the worker stops.
 	base      context.Context
 	interrupt context.CancelCauseFunc
 
@@ -50,18 +50,18 @@ type Worker struct {
 	room     chan struct{} // wakes the claim loop
 }
 
-// New makes a worker; Run runs it.
-func New(config Config) (*Worker, error) {
-	config = config.withDefaults()
-	if err := config.validate(); err != nil {
+// New returns a worker; Run runs it.
+func New(options Options) (*Worker, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		config:    config,
-		client:    servov1.NewWorkerServiceClient(config.Conn),
-		tasks:     servov1.NewTaskServiceClient(config.Conn),
+		options:   options,
+		client:    servov1.NewWorkerServiceClient(options.Conn),
+		tasks:     servov1.NewTaskServiceClient(options.Conn),
 		executors: map[string]Executor{},
-		link:      &link{conn: config.Conn, log: config.Logger},
+		link:      &link{conn: options.Conn, log: options.Logger},
 		abort:     make(chan struct{}),
 		denied:    make(chan struct{}),
 		held:      map[string]*attempt{},
@@ -70,21 +70,21 @@ func New(config Config) (*Worker, error) {
 		room:      make(chan struct{}, 1),
 		claims:    newClaimIDs(),
 	}
-	w.lease.Store(int64(cmp.Or(config.Lease, defaultLease)))
-	for _, e := range config.Executors {
+	w.lease.Store(int64(cmp.Or(options.Lease, defaultLease)))
+	for _, e := range options.Executors {
 		w.executors[e.Kind()] = e
 	}
 	w.reporter = newReporter(w)
-	w.flusher = &flusher{every: config.FlushEvery, flush: w.flush}
+	w.flusher = &flusher{every: options.FlushEvery, flush: w.flush}
 	return w, nil
 }
 
-// Run works until the context is done, then stops: it claims no more, gives back what it
-// has not begun, lets the tasks go on for the grace, interrupts the rest, and returns when
-// everything was reported. It can be called once.
+// Run works until the context is done, then stops: it claims no more, returns leases that it has not
+// started, lets the tasks continue for the grace, interrupts the rest, and returns when everything
+// was reported. It can be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.used.Swap(true) {
-		return fault.New(fault.Conflict, "the worker has been run", fault.Remedy("make a new one"))
+		return fault.New(fault.Conflict, "the worker was already run", fault.Remedy("create a new worker"))
 	}
 	w.base, w.interrupt = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.interrupt(ErrInterrupted)
@@ -98,17 +98,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	talking.Go(func() { w.beat(calls) })
 	claiming.Go(func() { w.claim(claims, calls) })
 
-	w.config.Logger.Info("working", "worker", w.config.ID, "pools", w.config.Pools, "slots", w.config.Concurrency)
+	w.options.Logger.Info("working", "worker", w.options.ID, "pools", w.options.Pools, "capacity", w.options.Concurrency)
 	select {
 	case <-ctx.Done():
 	case <-w.abort:
 	case <-w.denied:
-		w.config.Logger.Error("the server refuses this worker", "worker", w.config.ID, "error", w.denial)
-		w.Abort() // nothing that its tasks report would be accepted
+		w.options.Logger.Error("the server refused this worker", "worker", w.options.ID, "error", w.denial)
+		w.Abort() // the server would not accept reports of its tasks
 	}
 	stopClaims()
 	w.drain(&claiming)
-	left := w.lastWords()
+	left := w.awaitReports()
 	stopCalls()
 	w.reporter.stop()
 	w.flusher.stop()
@@ -121,25 +121,25 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	if left > 0 {
 		return fault.New(fault.Unavailable, fmt.Sprintf("%d reports could not be delivered before the worker stopped", left),
-			fault.Remedy("the tasks are tried again when their leases expire"), fault.Value("reports", left))
+			fault.Remedy("the tasks are retried when their leases expire"), fault.Value("reports", left))
 	}
-	w.config.Logger.Info("stopped", "worker", w.config.ID)
+	w.options.Logger.Info("stopped", "worker", w.options.ID)
 	return nil
 }
 
-// deny ends the worker because the server refuses its key, or does not let it serve its pools.
-// Another try would be refused as well: the key must be changed.
+// deny stops the worker because the server refuses its key, or does not permit its pools. Retrying
+// would not help: the key must be changed.
 func (w *Worker) deny(err error) {
 	w.denying.Do(func() {
 		p := problemOf(err)
-		code, remedy := fault.Unauthenticated, "give the worker a key with the role worker, of all its pools: servo keys create NAME --platform --role worker --pool POOL"
+		code, remedy := fault.Unauthenticated, "use a key with the role worker and all its pools: servo keys create NAME --platform --role worker --pool POOL"
 		if codeOf(err) == codes.PermissionDenied {
 			code = fault.Forbidden
 		}
 		if p.GetRemedy() != "" {
 			remedy = p.GetRemedy()
 		}
-		w.denial = fault.New(code, "the server refuses the worker's key: "+p.GetMessage(), fault.Remedy(remedy), fault.Cause(err))
+		w.denial = fault.New(code, "the server refused the worker's key: "+p.GetMessage(), fault.Remedy(remedy), fault.Cause(err))
 		close(w.denied)
 	})
 }
@@ -154,16 +154,16 @@ func (w *Worker) isDenied() bool {
 	}
 }
 
-// isDenied reports whether the server knows the caller, and refuses it.
+// isDenied reports whether the server refuses the caller's credentials.
 func isDenied(err error) bool {
 	code := codeOf(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
-// Abort makes Run return at once: tasks are interrupted without grace.
+// Abort makes Run return immediately: tasks are interrupted without grace.
 func (w *Worker) Abort() { w.once.Do(func() { close(w.abort) }) }
 
-// drain lets the tasks end, then interrupts them, then gives up those that do not listen.
+// drain lets the tasks end, then interrupts them, then abandons those that ignore their context.
 func (w *Worker) drain(claiming *sync.WaitGroup) {
 	w.mu.Lock()
 	w.stopping = true
@@ -174,17 +174,17 @@ func (w *Worker) drain(claiming *sync.WaitGroup) {
 		close(w.idle)
 	}
 	w.mu.Unlock()
-	w.config.Logger.Info("stopping", "running", running, "given_back", len(buffered), "grace", w.config.Grace)
+	w.options.Logger.Info("stopping", "running", running, "given_back", len(buffered), "grace", w.options.Grace)
 	for _, a := range buffered {
-		w.giveBack(a)
+		w.returnLease(a)
 	}
-	if !w.await(w.idle, w.config.Grace) {
+	if !w.await(w.idle, w.options.Grace) {
 		w.interrupt(ErrInterrupted)
 		if !w.await(w.idle, stopGrace) {
-			linger(w.idle) // even without time, processes should be gone before we are
+			waitBriefly(w.idle) // even without grace, processes should end before the worker
 		}
 	}
-	// What a claim may have brought while it was being stopped is given back too.
+	// Leases that a claim has got while it was being stopped are returned too.
 	claimed := make(chan struct{})
 	go func() {
 		defer close(claimed)
@@ -193,7 +193,7 @@ func (w *Worker) drain(claiming *sync.WaitGroup) {
 	w.await(claimed, claimGrace)
 
 	for _, a := range w.stillRunning() {
-		w.config.Logger.Warn("a task does not listen to its context and is abandoned", "task", a.lease.GetTask(), "asset", a.lease.GetAsset())
+		w.options.Logger.Warn("a task ignores its context and is abandoned", "task", a.lease.GetTask(), "asset", a.lease.GetAsset())
 		w.end(a, a.failed(interrupted("the worker stopped, and the task did not end in time")))
 	}
 }
@@ -204,7 +204,7 @@ func (w *Worker) stillRunning() []*attempt {
 	return slices.Collect(maps.Keys(w.running))
 }
 
-// await waits for a channel, for so long, and not when there is no time.
+// await waits for a channel for at most a time, and not at all when the worker is aborted.
 func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -215,7 +215,7 @@ func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 		w.interrupt(ErrInterrupted)
 	case <-timer.C:
 	}
-	// A channel and a timer that are ready together are chosen from by chance.
+	// select chooses randomly if the channel and the timer are ready together.
 	select {
 	case <-done:
 		return true
@@ -224,17 +224,17 @@ func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// lastWords waits until all is said, and returns how much is not.
-func (w *Worker) lastWords() int {
-	said := w.reporter.flushed()
-	if !w.await(said, flushGrace) {
-		linger(said)
+// awaitReports waits until all reports are answered, and returns how many are not.
+func (w *Worker) awaitReports() int {
+	flushed := w.reporter.flushed()
+	if !w.await(flushed, flushGrace) {
+		waitBriefly(flushed)
 	}
 	return w.reporter.left()
 }
 
-// linger is the little time that there is even when there is none.
-func linger(done <-chan struct{}) {
+// waitBriefly waits briefly, even when the worker is aborted.
+func waitBriefly(done <-chan struct{}) {
 	timer := time.NewTimer(abortGrace)
 	defer timer.Stop()
 	select {
@@ -243,22 +243,22 @@ func linger(done <-chan struct{}) {
 	}
 }
 
-// accept takes the leases of a claim: into free slots, the rest into the buffer. What is not
-// to be kept, or comes too late, is given back.
+// accept takes the leases of a claim: up to its capacity they start, the rest is buffered. Leases that
+// it must not keep, or that come too late, are returned.
 func (w *Worker) accept(leases []*servov1.Lease, since time.Time, keep bool) {
 	var begin, back []*attempt
 	w.mu.Lock()
 	w.claims.settle()
 	for _, lease := range leases {
 		if _, twice := w.held[lease.GetLease()]; twice {
-			continue // a repeated claim may bring what an answer brought before
+			continue // a repeated claim may return leases of an earlier response
 		}
 		a := &attempt{lease: lease, since: since, expires: since.Add(w.leaseTime())}
 		w.held[a.handle()] = a
 		switch {
 		case w.stopping || !keep:
 			back = append(back, a)
-		case len(w.buffer) == 0 && len(w.running) < w.config.Concurrency || lease.GetStarted():
+		case len(w.buffer) == 0 && len(w.running) < w.options.Concurrency || lease.GetStarted():
 			w.occupy(a)
 			begin = append(begin, a)
 		default:
@@ -267,21 +267,21 @@ func (w *Worker) accept(leases []*servov1.Lease, since time.Time, keep bool) {
 	}
 	w.mu.Unlock()
 	for _, a := range begin {
-		go w.slot(a)
+		go w.work(a)
 	}
 	for _, a := range back {
-		w.giveBack(a)
+		w.returnLease(a)
 	}
 }
 
-// occupy gives an attempt a slot, under the lock.
+// occupy counts an attempt as running, under the lock.
 func (w *Worker) occupy(a *attempt) {
 	a.ctx, a.cancel = context.WithCancelCause(w.base)
 	w.running[a] = struct{}{}
 }
 
-// next frees the slot of an attempt and gives it to a buffered one, if there is one whose
-// lease is surely alive.
+// next ends an attempt and returns a buffered one to run in its place, if there is one whose lease
+// certainly has not expired.
 func (w *Worker) next(ended *attempt) *attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -301,9 +301,9 @@ func (w *Worker) next(ended *attempt) *attempt {
 		switch {
 		case a.lost.Load():
 		case now.After(a.expires.Add(-margin(w.leaseTime()))):
-			// Nobody knows whether the server has given it to somebody else. It will
-			// find its way: started or not, it costs nothing to leave it alone.
-			w.config.Logger.Warn("a lease has expired before a slot was free", "task", a.lease.GetTask())
+			// The server may have leased it to another worker. Started or not, it is safe to leave
+			// it alone.
+			w.options.Logger.Warn("a lease has expired before capacity was free", "task", a.lease.GetTask())
 			a.lost.Store(true)
 			delete(w.held, a.handle())
 		default:
@@ -314,36 +314,36 @@ func (w *Worker) next(ended *attempt) *attempt {
 	return nil
 }
 
-// margin is how near its expiry a lease is not begun any more.
+// margin is how close to its expiry a lease is not started any more.
 func margin(lease time.Duration) time.Duration { return min(lease/10, 5*time.Second) }
 
-// giveBack returns a lease that was not begun. An instance starts it first: if another instance
+// returnLease returns a lease that was not started. An instance starts it first: if another instance
 // executes the task, the start is refused and the lease stays with that one.
-func (w *Worker) giveBack(a *attempt) {
-	if w.config.Instance != "" {
-		w.reporter.say(a, a.started(w.config.Instance))
+func (w *Worker) returnLease(a *attempt) {
+	if w.options.Instance != "" {
+		w.reporter.report(a, a.started(w.options.Instance))
 	}
-	w.end(a, a.failed(interrupted("the worker stopped before it began the task")))
+	w.end(a, a.failed(interrupted("the worker stopped before it started the task")))
 }
 
 func interrupted(message string) *servov1.Fail {
 	return &servov1.Fail{Error: &servov1.Failure{Code: codeInterrupted, Message: message}}
 }
 
-// end says the last words of an attempt, with the log lines and the progress that are left.
+// end reports the end of an attempt, with its remaining log lines and progress.
 func (w *Worker) end(a *attempt, last item) {
 	items := append(a.logs.rest(a), a.progress.rest(a)...)
-	w.reporter.say(a, append(items, last)...) // if nothing more can be said, its end was said before
+	w.reporter.report(a, append(items, last)...) // if it accepts no more items, its end was reported before
 }
 
-// forget stops holding a lease.
+// forget removes a lease.
 func (w *Worker) forget(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, a.handle())
 }
 
-// lose ends an attempt whose lease is somebody else's by now.
+// lose ends an attempt whose lease is lost.
 func (w *Worker) lose(a *attempt) {
 	if a.lost.Swap(true) {
 		return
@@ -358,8 +358,7 @@ func (w *Worker) lose(a *attempt) {
 	}
 }
 
-// stop asks an attempt to end because its run was cancelled. One that was not begun ends
-// here.
+// stop makes an attempt end because its run was cancelled. An attempt that was not started ends here.
 func (w *Worker) stop(a *attempt) {
 	w.mu.Lock()
 	cancel := a.cancel
@@ -374,5 +373,5 @@ func (w *Worker) stop(a *attempt) {
 		cancel(ErrCancelled)
 		return
 	}
-	w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it began"}}))
+	w.end(a, a.failed(&servov1.Fail{Error: &servov1.Failure{Code: codeCancelled, Message: "cancelled before it started"}}))
 }

@@ -16,7 +16,7 @@ func YAMLMessage(err error) string {
 	if found := yamlLine.FindStringSubmatch(text); found != nil {
 		place = "line " + found[1] + ": "
 	}
-	for _, known := range []struct{ part, says string }{
+	for _, known := range []struct{ part, message string }{
 		{"mapping values are not allowed", "a value with ': ' in it needs quotes"},
 		{"tab character", "is indented with a tab; use spaces"},
 		{"cannot start any token", "a value that begins with a special character or a tab needs quotes or spaces"},
@@ -36,7 +36,7 @@ func YAMLMessage(err error) string {
 		{"cannot unmarshal", "a value has another type than expected"},
 	} {
 		if strings.Contains(text, known.part) {
-			return place + known.says
+			return place + known.message
 		}
 	}
 	return place + "cannot be read as YAML"

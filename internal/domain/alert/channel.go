@@ -63,8 +63,8 @@ func (c Channel) Evolve(e event.Event) (Channel, error) {
 
 // Receives reports whether a channel receives an alert.
 func (c Channel) Receives(a Alert) bool {
-	everybody := c.Tenant == (id.Tenant{})
-	return c.DeletedAt.IsZero() && a.Severity >= c.Severity && (everybody || c.Tenant == a.Tenant)
+	allTenants := c.Tenant == (id.Tenant{})
+	return c.DeletedAt.IsZero() && a.Severity >= c.Severity && (allTenants || c.Tenant == a.Tenant)
 }
 
 // Validate checks the settings.

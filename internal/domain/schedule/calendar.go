@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// The calendar knows no zones: its times are readings of a local clock that never jumps,
-// as seconds since the reading 1970-01-01 00:00:00.
+// The calendar has no zones: its times are readings of a local clock that never jumps, in seconds since
+// the reading 1970-01-01 00:00:00.
 
-// page is one month of the calendar with the days that match. It is kept from one search
-// to the next, because the next answer is mostly on the same page.
-type page struct {
+// monthDays has the matching days of one month. It is kept from one search to the next, because the
+// next result is mostly in the same month.
+type monthDays struct {
 	year, month int
 	first       int64 // the number of its first day
 	length      int64
 	days        uint32 // bit 0 is the first
-	turned      int    // how many pages were looked at, for the tests that bound the work
+	loads       int    // how many months were computed, for the tests that bound the work
 }
 
-func (p *page) holds(day int64) bool { return day >= p.first && day < p.first+p.length }
+func (p *monthDays) has(day int64) bool { return day >= p.first && day < p.first+p.length }
 
-// open makes p the page of a month.
-func (f *fields) open(p *page, year, month int) {
+// load computes the matching days of a month.
+func (f *fields) load(p *monthDays, year, month int) {
 	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
 	p.year, p.month = year, month
 	p.first = first.Unix() / secondsPerDay
 	p.length = int64(daysIn(year, month))
 	p.days = f.matchingDays(int(first.Weekday()), int(p.length), month)
-	p.turned++
+	p.loads++
 }
 
-// openDay makes p the page that a day is on.
-func (f *fields) openDay(p *page, day int64) {
-	if !p.holds(day) || p.length == 0 {
+// loadDay computes the month of a day, unless p has it.
+func (f *fields) loadDay(p *monthDays, day int64) {
+	if !p.has(day) || p.length == 0 {
 		year, month, _ := time.Unix(day*secondsPerDay, 0).UTC().Date()
-		f.open(p, year, int(month))
+		f.load(p, year, int(month))
 	}
 }
 
-// turn goes on to the next month that the expression names.
-func (f *fields) turn(p *page) {
+// loadNext computes the next month that the expression permits.
+func (f *fields) loadNext(p *monthDays) {
 	year, month := p.year, p.month
 	later := f.months >> (month + 1) << (month + 1)
 	if later == 0 {
 		year, later = year+1, f.months
 	}
-	f.open(p, year, bits.TrailingZeros64(later))
+	f.load(p, year, bits.TrailingZeros64(later))
 }
 
 func daysIn(year, month int) int {
@@ -62,8 +62,7 @@ func daysIn(year, month int) int {
 	}
 }
 
-// matchingDays are the days of a month, which begins on a weekday, that match. Bit 0 is
-// the first.
+// matchingDays returns the matching days of a month that begins on a weekday. Bit 0 is the first.
 func (f *fields) matchingDays(weekday, length, month int) uint32 {
 	if f.months>>month&1 == 0 {
 		return 0
@@ -92,10 +91,10 @@ func daysOf(rules []dayRule, weekday, length int) (days uint32) {
 	return days
 }
 
-// next is the first matching reading from "from" on, and not after limit.
-func (f *fields) next(p *page, from, limit int64) (int64, bool) {
+// next returns the first matching reading between from and limit, both included.
+func (f *fields) next(p *monthDays, from, limit int64) (int64, bool) {
 	day := floorDays(from)
-	f.openDay(p, day)
+	f.loadDay(p, day)
 	if p.days>>(day-p.first)&1 == 1 {
 		if t, ok := f.timeFrom(from - day*secondsPerDay); ok {
 			reading := day*secondsPerDay + t
@@ -104,20 +103,20 @@ func (f *fields) next(p *page, from, limit int64) (int64, bool) {
 	}
 	day++
 	for {
-		if p.holds(day) {
+		if p.has(day) {
 			if rest := p.days >> (day - p.first); rest != 0 {
 				reading := (day+int64(bits.TrailingZeros32(rest)))*secondsPerDay + f.firstTime
 				return reading, reading <= limit
 			}
 		}
-		if f.turn(p); p.first*secondsPerDay > limit {
+		if f.loadNext(p); p.first*secondsPerDay > limit {
 			return 0, false
 		}
 		day = p.first
 	}
 }
 
-// timeFrom is the first matching time of a day, in seconds, from "from" on.
+// timeFrom returns the first matching time of a day, in seconds, from "from" on.
 func (f *fields) timeFrom(from int64) (int64, bool) {
 	h, m, s := from/3600, from/60%60, from%60
 	if f.hours>>h&1 == 1 {
@@ -139,9 +138,9 @@ func (f *fields) timeFrom(from int64) (int64, bool) {
 	return h*3600 + int64(bits.TrailingZeros64(f.minutes))*60 + int64(bits.TrailingZeros64(f.seconds)), true
 }
 
-// count is how many readings match from "from" to "to", both included, without walking
-// through them.
-func (f *fields) count(p *page, from, to int64) int {
+// count returns how many readings match between from and to, both included, without enumerating
+// them.
+func (f *fields) count(p *monthDays, from, to int64) int {
 	if from > to {
 		return 0
 	}
@@ -150,7 +149,7 @@ func (f *fields) count(p *page, from, to int64) int {
 	if first == last {
 		return n
 	}
-	for f.openDay(p, first); p.first < last; f.turn(p) {
+	for f.loadDay(p, first); p.first < last; f.loadNext(p) {
 		days := p.days
 		if p.first < first {
 			days = days >> (first - p.first) << (first - p.first)
@@ -163,17 +162,17 @@ func (f *fields) count(p *page, from, to int64) int {
 	return n
 }
 
-// countBefore is how many readings match on the day of a reading and before it.
-func (f *fields) countBefore(p *page, reading int64) int {
+// countBefore returns how many readings match on the day of a reading and before it.
+func (f *fields) countBefore(p *monthDays, reading int64) int {
 	day := floorDays(reading)
-	f.openDay(p, day)
+	f.loadDay(p, day)
 	if p.days>>(day-p.first)&1 == 0 {
 		return 0
 	}
 	return f.timesBefore(reading - day*secondsPerDay)
 }
 
-// timesBefore is how many times of a day match before one.
+// timesBefore returns how many times of a day match before one.
 func (f *fields) timesBefore(t int64) int {
 	h, m, s := t/3600, t/60%60, t%60
 	below := func(set uint64, n int64) int { return bits.OnesCount64(set & (1<<n - 1)) }
@@ -188,7 +187,7 @@ func (f *fields) timesBefore(t int64) int {
 	return n
 }
 
-// floorDays is the day of a reading, also before 1970.
+// floorDays returns the day of a reading, also before 1970.
 func floorDays(reading int64) int64 {
 	day := reading / secondsPerDay
 	if reading%secondsPerDay < 0 {

@@ -7,7 +7,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// intervals are anchor + k × every, for k from 0 on: elapsed time, which no zone moves.
+// intervals are the times anchor + k × every, for k from 0 on: elapsed time, independent of zones.
 type intervals struct {
 	anchor time.Time
 	every  int64 // seconds
@@ -19,29 +19,29 @@ func checkInterval(field, example string, interval time.Duration) error {
 	}
 	switch {
 	case interval < MinInterval:
-		return refuse(fmt.Sprintf("an interval of %s is shorter than %s", interval, MinInterval))
+		return refuse(fmt.Sprintf("interval %s is shorter than %s", interval, MinInterval))
 	case interval > MaxInterval:
-		return refuse(fmt.Sprintf("an interval of %s is longer than 366 days", interval))
+		return refuse(fmt.Sprintf("interval %s is longer than 366 days", interval))
 	case interval%time.Second != 0:
-		return refuse(fmt.Sprintf("an interval of %s is not a whole number of seconds", interval))
+		return refuse(fmt.Sprintf("interval %s is not a whole number of seconds", interval))
 	default:
 		return nil
 	}
 }
 
-// newIntervals rounds the anchor down to what the database keeps, so that slots are the
-// same before and after it was stored.
+// newIntervals rounds the anchor down to the precision of the database, so that slots are the same
+// before and after it is stored.
 func newIntervals(anchor time.Time, interval time.Duration) (*intervals, error) {
 	if anchor.IsZero() {
 		anchor = time.Unix(firstSlot, 0)
 	}
 	if anchor.Unix() < firstSlot || anchor.Unix() > lastSlot {
-		return nil, fault.Invalid("trigger.anchor", "the anchor is not in the years 1970 to 9999", "write 2026-01-31T06:00:00Z")
+		return nil, fault.Invalid("trigger.anchor", "must be in the years 1970 to 9999", "write 2026-01-31T06:00:00Z")
 	}
 	return &intervals{anchor: anchor.UTC().Truncate(time.Microsecond), every: int64(interval / time.Second)}, nil
 }
 
-// upTo is how many slots there are until an instant, that one included.
+// upTo returns how many slots there are up to an instant, that one included.
 func (i *intervals) upTo(instant time.Time) int {
 	if instant.Unix() > lastSlot {
 		instant = time.Unix(lastSlot, 999_999_999)

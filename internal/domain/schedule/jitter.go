@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Jitter is a config's own offset in [0, window), in whole microseconds. It comes from a
-// hash of the id alone, so it is the same on every replica and after every restart, and
-// configs that share a slot spread evenly.
+// Jitter returns a config's offset in [0, window), in whole microseconds. It is a hash of the id, so it
+// is the same on every replica and after every restart, and configs with the same slot spread evenly.
 func Jitter(config [16]byte, window time.Duration) time.Duration {
 	if window <= 0 {
 		return 0

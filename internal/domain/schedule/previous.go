@@ -2,11 +2,10 @@ package schedule
 
 import "time"
 
-// lookBack bounds how far Previous searches: 29 February on a given weekday comes within 40 years.
+// lookBack bounds the search of Previous: 29 February on a given weekday recurs within 40 years.
 const lookBack = 50 * 366 * 24 * time.Hour
 
-// Previous is the last slot before an instant. False if there is none: the trigger has no slots,
-// or the instant is not after the first.
+// Previous returns the last slot before an instant; false if there is none.
 func (s *Schedule) Previous(before time.Time) (time.Time, bool) {
 	if !s.Timed() {
 		return time.Time{}, false

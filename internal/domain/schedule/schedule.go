@@ -1,7 +1,7 @@
-// Package schedule says when a config fires: it turns a trigger and a time zone into slots.
-// Firing, preview, simulation and the search for holes in the ledger all ask the same
-// function, Slots. It is pure: it never reads a clock, a database, the network or the
-// machine's own zone data, so every replica gives the same answer.
+// Package schedule computes the slots of a config from its trigger and its time zone. Firing, preview,
+// simulation and the check of the ledger all use the same function, Slots. It is pure: it never reads
+// a clock, a database, the network or the machine's own zone data, so every replica computes the same
+// slots.
 package schedule
 
 import (
@@ -16,7 +16,7 @@ import (
 // Kind is the kind of a trigger.
 type Kind string
 
-// The kinds of triggers. Events and manual ones have no slots.
+// The kinds of triggers. Event and manual triggers have no slots.
 const (
 	Cron     Kind = "cron"
 	Interval Kind = "interval"
@@ -24,17 +24,17 @@ const (
 	Manual   Kind = "manual"
 )
 
-// Trigger says when a config fires. What does not belong to its kind is empty, except for
-// the anchor, which expressions other than @every do not look at.
+// Trigger defines when a config fires. Fields of other kinds are empty, except for the anchor, which
+// expressions other than @every ignore.
 type Trigger struct {
 	Kind     Kind
-	Cron     string        // an expression or an @-name; names of templates are resolved before
+	Cron     string        // an expression or an @-name; template names are resolved before
 	Interval time.Duration // whole seconds
 	Anchor   time.Time     // the first slot of an interval or of @every; zero is 1970-01-01
 	Event    *EventTrigger
 }
 
-// EventTrigger fires on something that happens. Exactly one field is set.
+// EventTrigger fires on an event. Exactly one field is set.
 type EventTrigger struct {
 	Config string // fires when a run of this config succeeds
 	Name   string // fires when an external event of this name arrives
@@ -53,8 +53,7 @@ const (
 	lastSlot  = 253_402_300_799
 )
 
-// Schedule computes the slots of one trigger in one zone. It never changes, and may be
-// used by any number of goroutines.
+// Schedule computes the slots of one trigger in one zone. It is immutable and safe for concurrent use.
 type Schedule struct {
 	kind   Kind
 	zone   *zone
@@ -62,8 +61,8 @@ type Schedule struct {
 	every  *intervals // of an interval, @every included
 }
 
-// Parse checks a trigger and its zone. What is wrong is an InvalidArgument fault with the
-// field, the reason and a correct example.
+// Parse validates a trigger and its zone. An error is an InvalidArgument fault with the field, the
+// reason and a valid example.
 func Parse(t Trigger, zone string) (*Schedule, error) {
 	z, err := findZone(zone)
 	if err != nil {
@@ -100,19 +99,19 @@ func Parse(t Trigger, zone string) (*Schedule, error) {
 	}
 }
 
-// checkKind refuses a trigger that is of no kind, or of two.
+// checkKind refuses a trigger with an unknown kind, or with fields of another kind.
 func checkKind(t Trigger) error {
 	switch t.Kind {
 	case Cron, Interval, Event, Manual:
 	default:
-		return fault.Invalid("trigger", fmt.Sprintf("unknown kind of trigger %.64q", string(t.Kind)), "use cron, interval, event or manual")
+		return fault.Invalid("trigger", fmt.Sprintf("unknown trigger kind %.64q", string(t.Kind)), "use cron, interval, event or manual")
 	}
 	for _, part := range []struct {
 		kind Kind
 		set  bool
 	}{{Cron, t.Cron != ""}, {Interval, t.Interval != 0}, {Event, t.Event != nil}} {
 		if part.set && part.kind != t.Kind {
-			return fault.Invalid("trigger."+string(part.kind), fmt.Sprintf("a trigger of the kind %s has no %s", t.Kind, part.kind), "leave one of them out")
+			return fault.Invalid("trigger."+string(part.kind), fmt.Sprintf("a trigger of kind %s cannot have %s", t.Kind, part.kind), "remove one of them")
 		}
 	}
 	return nil
@@ -120,23 +119,23 @@ func checkKind(t Trigger) error {
 
 func checkEvent(e *EventTrigger) error {
 	refuse := func(reason string) error {
-		return fault.Invalid("trigger.event", reason, "say config: daily-cost, or name: billing.exported")
+		return fault.Invalid("trigger.event", reason, "write config: daily-cost, or name: billing.exported")
 	}
 	switch {
 	case e == nil || (e.Config == "") == (e.Name == ""):
-		return refuse("either the config whose success fires it, or the name of an external event")
+		return refuse("must have either config or name")
 	case len(e.Config) > maxName || len(e.Name) > maxName:
-		return refuse(fmt.Sprintf("longer than %d bytes", maxName))
+		return refuse(fmt.Sprintf("is longer than %d bytes", maxName))
 	default:
 		return nil
 	}
 }
 
-// checkPossible refuses an expression that never fires: by the calendar, or because the
-// zone's lasting rules put a gap wherever it would.
+// checkPossible refuses an expression that never fires: because no date matches, or because the zone
+// skips all matching times.
 func (s *Schedule) checkPossible(text string) error {
-	const anyYear = 951_782_400 // 2000-02-29; the calendar repeats itself
-	var p page
+	const anyYear = 951_782_400 // 2000-02-29; the calendar repeats
+	var p monthDays
 	if _, ok := s.fields.next(&p, anyYear, anyYear+cycle); !ok {
 		return cronFault(fmt.Sprintf("%q never fires: there is no such date", text))
 	}
@@ -147,18 +146,17 @@ func (s *Schedule) checkPossible(text string) error {
 	return nil
 }
 
-// Kind is the trigger's.
+// Kind returns the kind of the trigger.
 func (s *Schedule) Kind() Kind { return s.kind }
 
-// Zone is the name of the time zone.
+// Zone returns the name of the time zone.
 func (s *Schedule) Zone() string { return s.zone.name }
 
-// Timed reports whether there are slots at all.
+// Timed reports whether the schedule has slots.
 func (s *Schedule) Timed() bool { return s.fields != nil || s.every != nil }
 
-// Slots lists the slots in (after, until], in UTC, oldest first, at most limit; more says
-// that there are more. It is the one function behind firing, preview, simulation and the
-// search for holes.
+// Slots returns the slots in (after, until], in UTC, oldest first, at most limit; more reports whether
+// there are more. Firing, preview, simulation and the check of the ledger use it.
 func (s *Schedule) Slots(after, until time.Time, limit int) (slots []time.Time, more bool) {
 	if limit > fewSlots {
 		slots = slices.Grow(slots, min(limit, manySlots, s.Count(after, until)))
@@ -172,14 +170,14 @@ func (s *Schedule) Slots(after, until time.Time, limit int) (slots []time.Time, 
 	return slots, false
 }
 
-// A list that may become longer than a few is counted first, so that it is not copied
-// while it grows; what is more than many is not set aside at once.
+// A list that may become long is counted first, so that it is not copied while it grows; beyond
+// manySlots no memory is allocated in advance.
 const (
 	fewSlots  = 64
 	manySlots = 1 << 16
 )
 
-// All is Slots one by one, for who needs no list.
+// All iterates over the slots in (after, until].
 func (s *Schedule) All(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		w := walker{schedule: s}
@@ -193,15 +191,14 @@ func (s *Schedule) All(after, until time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Next is the first slot after an instant. False is never again: the trigger has no slots,
-// or the time that is left until the year 9999 has none.
+// Next returns the first slot after an instant; false if there is none until the year 9999.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	w := walker{schedule: s}
 	return w.nextTime(after)
 }
 
-// Count is how many slots there are in (after, until]. It does not walk through them: an
-// interval is a division, an expression takes a step for each month and change of offset.
+// Count returns how many slots lie in (after, until]. It does not enumerate them: an interval takes a
+// division, an expression a step for each month and each change of offset.
 func (s *Schedule) Count(after, until time.Time) int {
 	switch {
 	case s.every != nil:
@@ -219,18 +216,18 @@ func (s *Schedule) Count(after, until time.Time) int {
 	return s.countWall(from, to)
 }
 
-// Shift is what a change of the zone's offset did to a slot.
+// Shift is the effect of a change of the zone's offset on a slot.
 type Shift string
 
-// The shifts there are.
+// The kinds of shifts.
 const (
 	NoShift   Shift = ""
-	GapShift  Shift = "gap"  // its local time does not exist; it is the first instant after
+	GapShift  Shift = "gap"  // its local time does not exist; it fires at the first instant after the gap
 	FoldShift Shift = "fold" // its local time exists twice
 )
 
-// Shift tells whether a slot was moved out of a gap, or lies in a fold. Of a wall-clock
-// expression only the first of both passes is a slot; one that follows real time has both.
+// Shift returns whether a slot was moved out of a gap, or lies in a fold. A wall-clock expression has a
+// slot only in the first pass of a fold; one that follows real time has slots in both.
 func (s *Schedule) Shift(slot time.Time) Shift {
 	if s.fields == nil || slot.Unix() < firstSlot || slot.Unix() > lastSlot {
 		return NoShift
@@ -240,7 +237,7 @@ func (s *Schedule) Shift(slot time.Time) Shift {
 	reading := at + here.offset
 	if before := s.zone.segment(here.from - 1); here.from > -forever {
 		if here.from == at && !s.fields.real && before.offset < here.offset {
-			var p page
+			var p monthDays
 			if _, ok := s.fields.next(&p, at+before.offset, reading-1); ok {
 				return GapShift
 			}

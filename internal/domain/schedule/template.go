@@ -2,14 +2,14 @@ package schedule
 
 import "slices"
 
-// Template is a schedule with a name, to be used in place of an expression.
+// Template is a named schedule, which can be used in place of an expression.
 type Template struct {
 	Name        string
 	Expression  string
 	Description string
 }
 
-// Templates are those that every installation has, in the order of their names.
+// Templates returns the built-in templates, in the order of their names.
 func Templates() []Template {
 	return []Template{
 		{"daily-9am", "0 9 * * *", "every day at 09:00"},
@@ -20,7 +20,7 @@ func Templates() []Template {
 	}
 }
 
-// Resolve is the expression of a template.
+// Resolve returns the expression of a built-in template.
 func Resolve(name string) (expression string, ok bool) {
 	all := Templates()
 	i := slices.IndexFunc(all, func(t Template) bool { return t.Name == name })

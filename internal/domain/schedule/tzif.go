@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// The Gregorian calendar repeats itself after 400 years, weekdays included, and so do the
-// rules of zones once all listed changes are past. Changes are therefore laid out up to
-// the end of one such cycle, and later instants are moved back into it.
+// The Gregorian calendar repeats after 400 years, weekdays included, and so do the rules of zones after
+// the last listed change. Changes are therefore computed up to the end of one such cycle, and later
+// instants are shifted back into it.
 const (
 	secondsPerDay = 24 * 60 * 60
 	cycle         = 146_097 * secondsPerDay
 	cycleStart    = 4_102_444_800      // 2100-01-01
 	cycleEnd      = cycleStart + cycle // 2500-01-01
 	cycleEndYear  = 2500
-	// Changes before 1969 matter to no slot; the offset they left does.
+	// Changes before 1969 affect no slot; the offset after them does.
 	firstKept = -365 * secondsPerDay
 )
 
 var errZoneFile = errors.New("not a time zone file")
 
-// offsets is a zone as a list of changes: offset[i] holds from at[i] on, initial before
-// all of them. Changes of the name alone are not kept.
+// offsets is a zone as a list of changes: offset[i] applies from at[i] on, initial before all of them.
+// Changes of the name only are left out.
 type offsets struct {
 	initial int64
 	at      []int64
 	offset  []int64
 }
 
-// parseTZif reads a compiled zone (RFC 8536, version 2 or later) and lays out its changes
-// until the end of the cycle.
+// parseTZif parses a compiled zone (RFC 8536, version 2 or later) and computes its changes until the
+// end of the cycle.
 func parseTZif(data string) (offsets, error) {
 	const headerSize = 44
 	var z offsets
@@ -71,10 +71,10 @@ func parseTZif(data string) (offsets, error) {
 	return z, z.extend(rule, listed)
 }
 
-// zoneCounts are the sizes that a header announces.
+// zoneCounts are the sizes in a header.
 type zoneCounts struct{ ut, std, leaps, times, types, chars int }
 
-// size is the length of the block that follows, with times of so many bytes.
+// size returns the length of the block that follows, with times of a number of bytes.
 func (c zoneCounts) size(width int) int {
 	return c.times*width + c.times + c.types*6 + c.chars + c.leaps*(width+4) + c.std + c.ut
 }
@@ -94,8 +94,8 @@ func zoneHeader(data string) (zoneCounts, error) {
 	return zoneCounts{counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]}, nil
 }
 
-// readChanges reads the listed changes, and says when the last of them is: also one that
-// changes the name alone ends what was before.
+// readChanges reads the listed changes and returns the time of the last one, which may change only the
+// name.
 func (z *offsets) readChanges(body []byte, counts zoneCounts) (listed int64, err error) {
 	times, kinds := body[:counts.times*8], body[counts.times*8:][:counts.times]
 	types := body[counts.times*9:][:counts.types*6]
@@ -123,14 +123,14 @@ func (z *offsets) readChanges(body []byte, counts zoneCounts) (listed int64, err
 	return listed, nil
 }
 
-// add appends a change, unless nothing changes.
+// add appends a change, unless the offset stays the same.
 func (z *offsets) add(at, offset int64) {
 	if offset != z.latest() {
 		z.at, z.offset = append(z.at, at), append(z.offset, offset)
 	}
 }
 
-// latest is the offset after all changes so far.
+// latest returns the offset after all changes so far.
 func (z *offsets) latest() int64 {
 	if n := len(z.offset); n > 0 {
 		return z.offset[n-1]
@@ -138,7 +138,7 @@ func (z *offsets) latest() int64 {
 	return z.initial
 }
 
-// extend lays out the rule that holds after the last listed change.
+// extend computes the changes by the rule that applies after the last listed change.
 func (z *offsets) extend(text string, listed int64) error {
 	if text == "" {
 		return nil
@@ -169,7 +169,7 @@ func (z *offsets) extend(text string, listed int64) error {
 	return nil
 }
 
-// rule is a POSIX TZ string: two offsets and when they change places.
+// rule is a POSIX TZ string: two offsets and when they alternate.
 type rule struct {
 	standard, summer int64
 	changes          bool
@@ -183,7 +183,7 @@ type yearday struct {
 	seconds          int64
 }
 
-// in is the moment in a year, as if the local clock were UTC.
+// in returns the moment in a year, as if the local clock were UTC.
 func (d yearday) in(year int) int64 {
 	first := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 	var day time.Time
@@ -204,7 +204,7 @@ func (d yearday) in(year int) int64 {
 	return day.Unix() + d.seconds
 }
 
-// parseRule reads such a string: CET-1CEST,M3.5.0,M10.5.0/3.
+// parseRule parses a string such as CET-1CEST,M3.5.0,M10.5.0/3.
 func parseRule(text string) (rule, error) {
 	r := reader{rest: text}
 	var z rule
@@ -225,7 +225,7 @@ func parseRule(text string) (rule, error) {
 	return z, r.err()
 }
 
-// reader takes a rule apart. Once something is wrong it stays so.
+// reader parses a rule. After the first error it stays failed.
 type reader struct {
 	rest   string
 	failed bool
@@ -238,7 +238,7 @@ func (r *reader) err() error {
 	return nil
 }
 
-// take removes a prefix and reports whether it was there.
+// take removes a prefix and reports whether the text had it.
 func (r *reader) take(prefix string) bool {
 	rest, ok := strings.CutPrefix(r.rest, prefix)
 	r.rest = rest
@@ -274,7 +274,7 @@ func (r *reader) number() int {
 	return value
 }
 
-// clock reads [+-]hh[:mm[:ss]].
+// clock parses [+-]hh[:mm[:ss]].
 func (r *reader) clock() int64 {
 	sign := int64(1)
 	if r.take("-") {
@@ -292,7 +292,7 @@ func (r *reader) clock() int64 {
 	return sign * seconds
 }
 
-// yearday reads ,M3.5.0/2 or ,J60 or ,59/26.
+// yearday parses ,M3.5.0/2 or ,J60 or ,59/26.
 func (r *reader) yearday() yearday {
 	d := yearday{seconds: 2 * 60 * 60}
 	r.failed = r.failed || !r.take(",")

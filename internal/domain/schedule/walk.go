@@ -9,23 +9,23 @@ import "time"
 // calendar is searched segment by segment.
 //
 // A wall-clock expression fires once for each matching reading: at the first instant at
-// which the local clock has come so far. That is the instant of the reading itself if it
-// exists, the first of two if it exists twice, and the first one after the gap if it does
-// not exist. So the slots after an instant are those of the readings that are higher than
-// any the clock has shown until then.
+// which the local clock has reached it. That is the instant of the reading itself if it exists,
+// the first of two if it exists twice, and the first one after the gap if it does not exist. So
+// the slots after an instant are those of the readings that are higher than any reading of the
+// clock until then.
 
-// swing is more than two readings of one instant can differ, and more than the clock is
-// ever put back.
+// swing exceeds the difference of two readings of one instant, and every change that puts the clock
+// back.
 const swing = 2 * secondsPerDay
 
-// walker goes from slot to slot and keeps what it will probably need again.
+// walker iterates over slots and caches the current month and segment.
 type walker struct {
 	schedule *Schedule
-	page     page
+	month    monthDays
 	here     segment
 }
 
-// segment is the one around an instant.
+// segment returns the segment of an instant.
 func (w *walker) segment(instant int64) segment {
 	if instant < w.here.from || instant >= w.here.until {
 		w.here = w.schedule.zone.segment(instant)
@@ -33,7 +33,7 @@ func (w *walker) segment(instant int64) segment {
 	return w.here
 }
 
-// nextTime is the first slot after an instant.
+// nextTime returns the first slot after an instant.
 func (w *walker) nextTime(after time.Time) (time.Time, bool) {
 	switch {
 	case w.schedule.every != nil:
@@ -49,7 +49,7 @@ func (w *walker) nextTime(after time.Time) (time.Time, bool) {
 	return time.Unix(slot, 0).UTC(), true
 }
 
-// next is the first slot of an expression after an instant.
+// next returns the first slot of an expression after an instant.
 func (w *walker) next(after int64) (int64, bool) {
 	if after >= lastSlot {
 		return 0, false
@@ -57,7 +57,7 @@ func (w *walker) next(after int64) (int64, bool) {
 	if w.schedule.fields.real {
 		return w.nextReal(after)
 	}
-	reading, ok := w.schedule.fields.next(&w.page, w.highest(after)+1, lastSlot+swing)
+	reading, ok := w.schedule.fields.next(&w.month, w.highest(after)+1, lastSlot+swing)
 	if !ok {
 		return 0, false
 	}
@@ -71,7 +71,7 @@ func (w *walker) nextReal(after int64) (int64, bool) {
 	for from := after + 1; from <= horizon; {
 		s := w.segment(from)
 		until := min(s.until-1, horizon)
-		if reading, ok := w.schedule.fields.next(&w.page, from+s.offset, until+s.offset); ok {
+		if reading, ok := w.schedule.fields.next(&w.month, from+s.offset, until+s.offset); ok {
 			return reading - s.offset, true
 		}
 		from = s.until
@@ -79,8 +79,7 @@ func (w *walker) nextReal(after int64) (int64, bool) {
 	return 0, false
 }
 
-// highest is the highest reading that the local clock has shown until an instant, that one
-// included.
+// highest returns the highest reading of the local clock up to an instant, that one included.
 func (w *walker) highest(instant int64) int64 {
 	s := w.segment(instant)
 	highest := instant + s.offset
@@ -92,8 +91,8 @@ func (w *walker) highest(instant int64) int64 {
 	return highest
 }
 
-// reached is the first instant at which the local clock has come to a reading, which it
-// has not at after.
+// reached returns the first instant at which the local clock reaches a reading, which it has not
+// reached at after.
 func (w *walker) reached(reading, after int64) int64 {
 	s := w.segment(max(after, reading-swing))
 	for reading-s.offset >= s.until {
@@ -102,29 +101,29 @@ func (w *walker) reached(reading, after int64) int64 {
 	return max(reading-s.offset, s.from)
 }
 
-// countReal counts by segments what lies in (after, until].
+// countReal counts the slots in (after, until] segment by segment.
 func (s *Schedule) countReal(after, until int64) int {
 	n := 0
 	w := walker{schedule: s}
 	for from := after + 1; from <= until; {
 		seg := w.segment(from)
 		to := min(seg.until-1, until)
-		n += s.fields.count(&w.page, from+seg.offset, to+seg.offset)
+		n += s.fields.count(&w.month, from+seg.offset, to+seg.offset)
 		from = seg.until
 	}
 	return n
 }
 
-// countWall counts the readings that the clock reaches in (after, until], and those that
-// gaps let coincide only once.
+// countWall counts the readings that the clock reaches in (after, until]; several readings in one gap
+// count once.
 func (s *Schedule) countWall(after, until int64) int {
 	w := walker{schedule: s}
-	n := s.fields.count(&w.page, w.highest(after)+1, w.highest(until))
+	n := s.fields.count(&w.month, w.highest(after)+1, w.highest(until))
 	for seg := w.segment(after); seg.until <= until; {
 		change := seg.until
 		next := w.segment(change)
 		if next.offset > seg.offset {
-			if together := s.fields.count(&w.page, w.highest(change-1)+1, w.highest(change)); together > 1 {
+			if together := s.fields.count(&w.month, w.highest(change-1)+1, w.highest(change)); together > 1 {
 				n -= together - 1
 			}
 		}

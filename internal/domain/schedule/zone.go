@@ -19,24 +19,23 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// tzRelease is what IANA calls the data in the archive.
+// tzRelease is the IANA release of the archive.
 const tzRelease = "2025c"
 
-// tzArchive is the only source of zones: what the machine has, or $ZONEINFO names, would
-// let two replicas disagree about a slot.
+// tzArchive is the only source of zones: with the data of the machine or of $ZONEINFO, two replicas
+// could compute different slots.
 //
 //go:embed tz/zoneinfo.zip
 var tzArchive string
 
-// zone is one time zone, ready to be asked.
+// zone is one parsed time zone.
 type zone struct {
 	offsets
 	name     string
 	location *time.Location
 }
 
-// zones are all there are, each read when it is first asked for: they are constants, only
-// too many to read at once.
+// zones has all zones. Each is parsed at its first use, because parsing all of them takes too long.
 var zones = sync.OnceValue(func() map[string]func() (*zone, error) {
 	archive, err := zip.NewReader(strings.NewReader(tzArchive), int64(len(tzArchive)))
 	if err != nil {
@@ -71,7 +70,7 @@ func findZone(name string) (*zone, error) {
 	load, ok := zones()[name]
 	if !ok {
 		if name == "" {
-			return nil, fault.Invalid("timezone", "a time zone is needed", "say UTC, or Europe/Berlin")
+			return nil, fault.Invalid("timezone", "is missing", "use UTC, or a name such as Europe/Berlin")
 		}
 		return nil, fault.Invalid("timezone", fmt.Sprintf("unknown time zone %.64q%s", name, suggest.DidYouMean(name, Zones())), "use a name of the IANA database, such as UTC or Europe/Berlin")
 	}
@@ -82,10 +81,10 @@ func findZone(name string) (*zone, error) {
 	return z, nil
 }
 
-// Zones are the names of all time zones, sorted.
+// Zones returns the names of all time zones, sorted.
 func Zones() []string { return slices.Sorted(maps.Keys(zones())) }
 
-// Location is a zone from the embedded data, for showing slots in local time.
+// Location returns a zone from the embedded data, to show slots in local time.
 func Location(name string) (*time.Location, error) {
 	z, err := findZone(name)
 	if err != nil {
@@ -94,10 +93,9 @@ func Location(name string) (*time.Location, error) {
 	return z.location, nil
 }
 
-// TZVersion names the embedded zone data: the IANA release it was taken from, and the
-// beginning of the archive's SHA-256. The release is what we wrote down when we took it;
-// the hash is computed from what is in the binary, so two versions are the same if and
-// only if the data is.
+// TZVersion returns the version of the embedded zone data: its IANA release, and the beginning of the
+// archive's SHA-256. The hash is computed from the binary, so two versions are equal if and only if the
+// data is.
 func TZVersion() string { return tzVersion() }
 
 var tzVersion = sync.OnceValue(func() string {
@@ -105,13 +103,13 @@ var tzVersion = sync.OnceValue(func() string {
 	return tzRelease + "-" + hex.EncodeToString(sum[:6])
 })
 
-// forever ends what no change ends.
+// forever bounds segments without a change.
 const forever = math.MaxInt64 / 4
 
 // segment is a stretch of time with one offset: from is in it, until is not.
 type segment struct{ from, until, offset int64 }
 
-// segment is the one around an instant.
+// segment returns the segment of an instant.
 func (z *offsets) segment(instant int64) segment {
 	shift := int64(0)
 	if instant >= cycleEnd {
@@ -136,12 +134,12 @@ type Transition struct {
 	After  time.Duration
 }
 
-// Gap says that the clock went forward: the local times between do not exist. Otherwise it
-// went back, which is a fold: they exist twice.
+// Gap reports whether the clock went forward, so that the local times between do not exist. Otherwise
+// it went back, which is a fold: they exist twice.
 func (t Transition) Gap() bool { return t.After > t.Before }
 
-// Transitions lists the changes of a zone's offset in (from, until], oldest first, within
-// the years that slots may have. A zone that is not known has none.
+// Transitions returns the changes of a zone's offset in (from, until], oldest first, within the years
+// of slots. An unknown zone has none.
 func Transitions(zone string, from, until time.Time) []Transition {
 	z, err := findZone(zone)
 	if err != nil {

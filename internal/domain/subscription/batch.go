@@ -90,16 +90,16 @@ func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 			current.Upto = e.At
 			continue
 		}
-		told := item{
+		sent := item{
 			ID: e.At.String(), Type: e.Type, Schema: e.Schema, Stream: e.Stream, Version: e.Version, Time: e.Time.UTC(), Actor: e.Actor, Trace: traceparent(e.Trace), Data: e.Data,
 		}
 		if e.Tenant != (id.Tenant{}) {
-			told.Tenant = e.Tenant.String()
+			sent.Tenant = e.Tenant.String()
 		}
 		if e.Run != (id.Run{}) {
-			told.Run = e.Run.String()
+			sent.Run = e.Run.String()
 		}
-		text, err := json.Marshal(told)
+		text, err := json.Marshal(sent)
 		if err != nil {
 			return nil, err
 		}
@@ -107,13 +107,13 @@ func (s Subscription) Batches(events []Recorded) ([]Batch, error) {
 			end()
 		}
 		if current.Events == 0 {
-			current.Body, first = append(current.Body, '['), told.ID
+			current.Body, first = append(current.Body, '['), sent.ID
 		} else {
 			current.Body = append(current.Body, ',')
 		}
 		current.Body = append(current.Body, text...)
 		current.Events++
-		current.ID, current.Upto = told.ID, e.At
+		current.ID, current.Upto = sent.ID, e.At
 	}
 	if current.Events > 0 {
 		end()

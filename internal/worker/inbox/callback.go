@@ -24,8 +24,8 @@ import (
 	"go.arco.dev/servo/internal/domain/push"
 )
 
-// post calls a URL with a JSON body and reads the JSON of its answer. What goes wrong is a
-// problem in the terms of the worker.
+// post calls a URL with a JSON body and returns the JSON of the response. Errors are problems in the
+// types of the worker.
 func (i *Inbox) post(ctx context.Context, to string, body []byte) ([]byte, *servov1.Problem) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -47,7 +47,7 @@ func (i *Inbox) post(ctx context.Context, to string, body []byte) ([]byte, *serv
 	return nil, problemIn(response, answer)
 }
 
-// withoutURL leaves out the URL of an error: whoever reads it could speak for the task.
+// withoutURL removes the URL from an error: a reader of the log could report for the task with it.
 func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
@@ -55,11 +55,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// problemIn is what a refused callback means. One that is forbidden or gone is a lease that
-// is lost: nothing that is said there is heard any more.
+// problemIn converts a refused callback to a problem. Forbidden or gone means that the lease is lost:
+// the server ignores its reports.
 func problemIn(response *http.Response, body []byte) *servov1.Problem {
 	var doc struct{ Code, Message, Field, Remedy string }
-	_ = json.Unmarshal(body, &doc) // without one the status must do
+	_ = json.Unmarshal(body, &doc) // without one, the status decides
 	code := fault.Code(doc.Code)
 	switch s := response.StatusCode; {
 	case s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusNotFound || s == http.StatusGone:
@@ -74,7 +74,7 @@ func problemIn(response *http.Response, body []byte) *servov1.Problem {
 	p := problemOf(code, doc.Message)
 	p.Field, p.Remedy = doc.Field, doc.Remedy
 	if p.GetMessage() == "" {
-		p.Message = "the callback answers " + response.Status
+		p.Message = "the callback responded with " + response.Status
 	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		p.RetryAfter = durationpb.New(time.Duration(seconds) * time.Second)
@@ -86,7 +86,7 @@ func problemOf(code fault.Code, message string) *servov1.Problem {
 	return &servov1.Problem{Code: string(code), Message: message}
 }
 
-// asError is a problem of a call as a whole.
+// asError returns the problem of a whole call as an error.
 func asError(p *servov1.Problem) error {
 	code := codes.InvalidArgument
 	switch fault.Code(p.GetCode()) {
@@ -105,32 +105,32 @@ func asError(p *servov1.Problem) error {
 	return st.Err()
 }
 
-// urls are a lease's callbacks as they are now.
+// urls returns the current callbacks of a lease.
 func (i *Inbox) urls(lease string) (push.Callbacks, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	l, known := i.letters[lease]
+	l, known := i.deliveries[lease]
 	if !known {
 		return push.Callbacks{}, false
 	}
 	return l.callbacks, true
 }
 
-// each does something for n leases, some at once.
+// each calls a function for n leases, some concurrently.
 func each(n int, do func(int)) {
-	slots := make(chan struct{}, atOnce)
+	running := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for at := range n {
-		slots <- struct{}{}
+		running <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-running }()
 			do(at)
 		})
 	}
 	all.Wait()
 }
 
-// report says what leases have to say, each at its own URL.
+// report sends the items of leases, each to its own URL.
 func (i *Inbox) report(ctx context.Context, request *servov1.ReportRequest) (*servov1.ReportResponse, error) {
 	var leases []string
 	places := map[string][]int{}
@@ -149,7 +149,7 @@ func (i *Inbox) report(ctx context.Context, request *servov1.ReportRequest) (*se
 		}
 		for n, answer := range i.reportOne(ctx, lease, items) {
 			answers[places[lease][n]] = answer
-			i.heard(lease, items[n], answer.GetError())
+			i.recordEnd(lease, items[n], answer.GetError())
 		}
 	})
 	for _, answer := range answers {
@@ -157,13 +157,13 @@ func (i *Inbox) report(ctx context.Context, request *servov1.ReportRequest) (*se
 			return &servov1.ReportResponse{Answers: answers}, nil
 		}
 	}
-	return nil, asError(answers[0].GetError()) // nothing was heard: the call as a whole is to be repeated
+	return nil, asError(answers[0].GetError()) // no item was processed: the whole call must be repeated
 }
 
-// reportOne says the items of one lease. If they are refused as a whole each is said alone,
-// so that only the one to blame hears of it.
+// reportOne sends the items of one lease. If they are refused as a whole, each is sent alone, so that
+// only the invalid one is refused.
 func (i *Inbox) reportOne(ctx context.Context, lease string, items []*servov1.ReportItem) []*servov1.ReportAnswer {
-	answers, problem := i.say(ctx, lease, items)
+	answers, problem := i.send(ctx, lease, items)
 	if problem == nil {
 		return answers
 	}
@@ -178,14 +178,14 @@ func (i *Inbox) reportOne(ctx context.Context, lease string, items []*servov1.Re
 	return answers
 }
 
-func (i *Inbox) say(ctx context.Context, lease string, items []*servov1.ReportItem) ([]*servov1.ReportAnswer, *servov1.Problem) {
+func (i *Inbox) send(ctx context.Context, lease string, items []*servov1.ReportItem) ([]*servov1.ReportAnswer, *servov1.Problem) {
 	urls, known := i.urls(lease)
 	if !known {
-		return nil, problemOf(fault.Stale, "the lease is not known here")
+		return nil, problemOf(fault.Stale, "unknown lease")
 	}
 	message := &servov1.ReportRequest{Items: make([]*servov1.ReportItem, len(items))}
 	for n, item := range items {
-		message.Items[n] = &servov1.ReportItem{Action: item.GetAction()} // the URL stands for the lease
+		message.Items[n] = &servov1.ReportItem{Action: item.GetAction()} // the URL identifies the lease
 	}
 	response := &servov1.ReportResponse{}
 	if problem := i.call(ctx, urls.Report, message, response); problem != nil {
@@ -201,36 +201,36 @@ func (i *Inbox) say(ctx context.Context, lease string, items []*servov1.ReportIt
 func (i *Inbox) call(ctx context.Context, to string, request, response proto.Message) *servov1.Problem {
 	body, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(request)
 	if err != nil {
-		return problemOf(fault.InvalidArgument, "it has no JSON form: "+err.Error())
+		return problemOf(fault.InvalidArgument, "cannot be encoded as JSON: "+err.Error())
 	}
 	answer, problem := i.post(ctx, to, body)
 	if problem != nil {
 		return problem
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(answer, response); err != nil {
-		return problemOf(fault.Internal, "the callback's answer is not as the contract says")
+		return problemOf(fault.Internal, "the callback's response does not match the contract")
 	}
 	return nil
 }
 
-// heard notes when the last word of a lease was heard, or when it never will be.
-func (i *Inbox) heard(lease string, item *servov1.ReportItem, problem *servov1.Problem) {
+// recordEnd records whether the end of a lease was accepted or can never be.
+func (i *Inbox) recordEnd(lease string, item *servov1.ReportItem, problem *servov1.Problem) {
 	last := item.GetComplete() != nil || item.GetFail() != nil || item.GetYield() != nil
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	l, known := i.letters[lease]
+	l, known := i.deliveries[lease]
 	if !known {
 		return
 	}
 	switch code := fault.Code(problem.GetCode()); {
-	case code == fault.Stale, last && problem == nil, last && l.mended && code != fault.Unavailable:
+	case code == fault.Stale, last && problem == nil, last && l.replaced && code != fault.Unavailable:
 		l.ended = true
 	case last && code != fault.Unavailable:
-		l.mended = true // the worker says something else in its place
+		l.replaced = true // the worker reports another end in its place
 	}
 }
 
-// heartbeat renews leases, each at its own URL, and keeps the new URLs that come back.
+// heartbeat renews leases, each at its own URL, and stores the new URLs of the responses.
 func (i *Inbox) heartbeat(ctx context.Context, request *servov1.HeartbeatRequest) (*servov1.HeartbeatResponse, error) {
 	items := request.GetLeases()
 	answers := make([]*servov1.HeartbeatAnswer, len(items))
@@ -246,8 +246,7 @@ func (i *Inbox) heartbeat(ctx context.Context, request *servov1.HeartbeatRequest
 	return &servov1.HeartbeatResponse{Leases: answers}, nil
 }
 
-// beat renews one lease. When that cannot be done now the lease is taken to be held still:
-// the next beat will tell.
+// beat renews one lease. If that fails for now, the lease counts as held: the next heartbeat decides.
 func (i *Inbox) beat(ctx context.Context, item *servov1.HeartbeatItem) (*servov1.HeartbeatAnswer, *servov1.Problem) {
 	urls, known := i.urls(item.GetLease())
 	if !known {
@@ -255,7 +254,7 @@ func (i *Inbox) beat(ctx context.Context, item *servov1.HeartbeatItem) (*servov1
 	}
 	body, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(&servov1.HeartbeatItem{Progress: item.GetProgress()})
 	if err != nil {
-		body = []byte("{}") // the life matters more than the progress
+		body = []byte("{}") // the renewal matters more than the progress
 	}
 	answer, problem := i.post(ctx, urls.Heartbeat, body)
 	var reply push.HeartbeatReply
@@ -265,11 +264,11 @@ func (i *Inbox) beat(ctx context.Context, item *servov1.HeartbeatItem) (*servov1
 	case problem != nil:
 		return &servov1.HeartbeatAnswer{Held: true}, problem
 	case json.Unmarshal(answer, &reply) != nil:
-		return &servov1.HeartbeatAnswer{Held: true}, problemOf(fault.Unavailable, "the callback's answer is not as the contract says")
+		return &servov1.HeartbeatAnswer{Held: true}, problemOf(fault.Unavailable, "the callback's response does not match the contract")
 	}
 	if reply.Callbacks != nil {
 		i.mu.Lock()
-		if l, known := i.letters[item.GetLease()]; known {
+		if l, known := i.deliveries[item.GetLease()]; known {
 			l.callbacks = *reply.Callbacks
 		}
 		i.mu.Unlock()
@@ -277,31 +276,31 @@ func (i *Inbox) beat(ctx context.Context, item *servov1.HeartbeatItem) (*servov1
 	return &servov1.HeartbeatAnswer{Held: reply.Held, ShouldCancel: reply.ShouldCancel}, nil
 }
 
-// result reads a result that was too large to come along.
+// result reads a result that was too large for the envelope.
 func (i *Inbox) result(ctx context.Context, request *servov1.GetTaskRequest) (*servov1.Task, error) {
 	task := &servov1.UpstreamTask{}
 	body := &servov1.GetTaskRequest{Run: request.GetRun(), Task: request.GetTask()}
-	if problem := i.read(ctx, func(l *letter) bool { return l.omitted[request.GetTask()] }, body, task); problem != nil {
+	if problem := i.read(ctx, func(l *delivery) bool { return l.omitted[request.GetTask()] }, body, task); problem != nil {
 		return nil, asError(problem)
 	}
 	return &servov1.Task{Result: task.GetResult()}, nil
 }
 
-// upstream reads a page of what a task has waited for.
+// upstream reads a page of the upstream tasks of a task.
 func (i *Inbox) upstream(ctx context.Context, request *servov1.ListUpstreamTasksRequest) (*servov1.ListUpstreamTasksResponse, error) {
 	page := &servov1.ListUpstreamTasksResponse{}
 	body := &servov1.ListUpstreamTasksRequest{PageSize: request.GetPageSize(), PageToken: request.GetPageToken()}
-	if problem := i.read(ctx, func(l *letter) bool { return l.lease.GetTask() == request.GetTask() }, body, page); problem != nil {
+	if problem := i.read(ctx, func(l *delivery) bool { return l.lease.GetTask() == request.GetTask() }, body, page); problem != nil {
 		return nil, asError(problem)
 	}
 	return page, nil
 }
 
-// read asks the upstream callback of a letter that may.
-func (i *Inbox) read(ctx context.Context, may func(*letter) bool, request, response proto.Message) *servov1.Problem {
+// read calls the upstream callback of a delivery that permits the request.
+func (i *Inbox) read(ctx context.Context, may func(*delivery) bool, request, response proto.Message) *servov1.Problem {
 	to := ""
 	i.mu.Lock()
-	for _, l := range i.letters {
+	for _, l := range i.deliveries {
 		if !l.ended && may(l) && l.callbacks.Upstream != "" {
 			to = l.callbacks.Upstream
 			break
@@ -309,8 +308,8 @@ func (i *Inbox) read(ctx context.Context, may func(*letter) bool, request, respo
 	}
 	i.mu.Unlock()
 	if to == "" {
-		p := problemOf(fault.InvalidArgument, "the result was too large to come along, and the envelope has no URL to read it from")
-		p.Remedy = "keep results small, and large data elsewhere"
+		p := problemOf(fault.InvalidArgument, "the result was too large for the envelope, which has no URL to read it from")
+		p.Remedy = "store large data elsewhere and return a reference"
 		return p
 	}
 	return i.call(ctx, to, request, response)

@@ -11,9 +11,9 @@ import (
 	"go.arco.dev/servo/internal/domain/push"
 )
 
-// ServeHTTP takes an envelope: 202 means that it is being executed, once however often it
-// comes. What is not believed gets one answer, whatever the cause; a worker whose slots are
-// full answers 429, one that stops 503.
+// ServeHTTP receives an envelope: 202 means that it is being executed, once for all of its copies.
+// Every invalid envelope gets the same response; a worker without free capacity responds with 429, one
+// that stops with 503.
 func (i *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -22,20 +22,20 @@ func (i *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, push.MaxEnvelope))
 	if err != nil {
-		raw = nil // it is refused like everything that is no envelope
+		raw = nil // it is refused like every invalid envelope
 	}
-	envelope, err := push.Verify(raw, i.config.Keys, time.Now())
+	envelope, err := push.Verify(raw, i.options.Keys, time.Now())
 	if err != nil {
 		i.refuse(w, err)
 		return
 	}
-	l, err := letterOf(envelope)
+	l, err := deliveryOf(envelope)
 	if err != nil {
 		i.refuse(w, err)
 		return
 	}
 	i.mu.Lock()
-	_, known := i.letters[envelope.IdempotencyKey]
+	_, known := i.deliveries[envelope.IdempotencyKey]
 	closed := i.closed && !known
 	i.mu.Unlock()
 	switch {
@@ -44,20 +44,20 @@ func (i *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusServiceUnavailable, map[string]any{"code": fault.Unavailable, "message": "the worker is stopping"})
 	case !i.offer(r.Context(), l):
 		w.Header().Set("Retry-After", "1")
-		answer(w, http.StatusTooManyRequests, map[string]any{"code": fault.LimitExceeded, "message": "all slots of the worker are taken"})
+		answer(w, http.StatusTooManyRequests, map[string]any{"code": fault.LimitExceeded, "message": "the worker has no free capacity"})
 	default:
-		answer(w, http.StatusAccepted, map[string]any{"status": "ACCEPTED", "repeat": known, "instance": i.config.Instance})
+		answer(w, http.StatusAccepted, map[string]any{"status": "ACCEPTED", "repeat": known, "instance": i.options.Instance})
 	}
 }
 
-// refuse answers what is not executed. Who has no key learns nothing.
+// refuse responds to an envelope that is not executed. A sender without a key learns nothing.
 func (i *Inbox) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, push.ErrRefused) {
-		i.config.Logger.Warn("an envelope is refused", "reason", push.ReasonOf(err))
+		i.options.Logger.Warn("an envelope was refused", "reason", push.ReasonOf(err))
 		answer(w, http.StatusForbidden, map[string]any{"code": "FORBIDDEN", "message": push.ErrRefused.Error()})
 		return
 	}
-	i.config.Logger.Error("an envelope cannot be executed", "error", err)
+	i.options.Logger.Error("an envelope cannot be executed", "error", err)
 	answer(w, http.StatusBadRequest, map[string]any{"code": fault.CodeOf(err), "message": err.Error()})
 }
 

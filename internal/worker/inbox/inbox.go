@@ -1,8 +1,8 @@
-// Package inbox lets a worker be sent its tasks rather than claim them. To the worker it is
-// a connection like any other: a claim waits for envelopes that come in over HTTP, reports
-// and heartbeats go out to the callback URLs that came with them. So a pushed task has all
-// that a pulled one has, from the order of its reports to the ways to stop. It believes no
-// envelope without a valid signature, and never executes anything itself.
+// Package inbox gives pushed tasks to a worker that otherwise claims them. To the worker it is a
+// connection to a server: a claim waits for envelopes that arrive over HTTP, and reports and heartbeats
+// are sent to the callback URLs in the envelopes. So pushed tasks behave like pulled ones, from the
+// order of their reports to stopping. It accepts only envelopes with a valid signature, and executes
+// nothing itself.
 package inbox
 
 import (
@@ -26,81 +26,81 @@ import (
 	"go.arco.dev/servo/internal/domain/push"
 )
 
-// Config says what an inbox believes and how long it waits.
-type Config struct {
+// Options configures an inbox.
+type Options struct {
 	Instance string        // the name of this process among those of the pool
-	Keys     push.Lookup   // whose envelopes are believed
-	Patience time.Duration // how long an envelope waits for a free slot; 2 s if not said
+	Keys     push.Lookup   // keys that verify envelopes
+	Patience time.Duration // how long an envelope waits for free capacity; default 2 s
 	Logger   *slog.Logger
 }
 
-// Limits of callbacks.
+// The limits of callbacks.
 const (
 	callbackPatience = 20 * time.Second
 	idleTimeout      = 90 * time.Second
 	maxAnswer        = 8 << 20
-	atOnce           = 16 // callbacks of one report or heartbeat
+	atOnce           = 16 // concurrent callbacks of one report or heartbeat
 	pruneEvery       = time.Minute
 )
 
-// Inbox takes envelopes in and speaks for their leases.
+// Inbox receives envelopes and reports for their leases.
 type Inbox struct {
-	config Config
-	client *http.Client // makes the callbacks
+	options Options
+	client  *http.Client // makes the callbacks
 
-	mu      sync.Mutex
-	letters map[string]*letter // by idempotency key, which is the lease's handle as well
-	waiting []*letter          // for a claim to take them
-	pruned  time.Time
-	closed  bool
-	arrived chan struct{} // wakes a parked claim
+	mu         sync.Mutex
+	deliveries map[string]*delivery // by idempotency key, which is the lease's handle as well
+	waiting    []*delivery          // for a claim
+	pruned     time.Time
+	closed     bool
+	arrived    chan struct{} // wakes a waiting claim
 }
 
-// letter is an envelope that was believed, until nobody can come back to it.
-type letter struct {
+// delivery is a verified envelope, until neither the sender nor the worker can refer to it.
+type delivery struct {
 	lease   *servov1.Lease
-	omitted map[string]bool // upstream tasks whose results were left out
-	repeats time.Time       // until when the same envelope may come again
-	decided chan struct{}   // closed when it was taken, or not
+	omitted map[string]bool // upstream tasks whose results were omitted
+	repeats time.Time       // until when the same envelope may arrive again
+	decided chan struct{}   // closed when it was accepted or refused
 	taken   bool
 
-	callbacks push.Callbacks // under the lock of the inbox: heartbeats renew them
-	ended     bool           // under the lock: its last word was heard
-	mended    bool           // under the lock: its last word was refused once
+	callbacks push.Callbacks // guarded by Inbox.mu: heartbeats renew them
+	ended     bool           // guarded by Inbox.mu: its end was accepted
+	replaced  bool           // guarded by Inbox.mu: its end was refused once
 }
 
-// New makes an inbox.
-func New(config Config) *Inbox {
-	if config.Patience == 0 {
-		config.Patience = 2 * time.Second
+// New returns an inbox.
+func New(options Options) *Inbox {
+	if options.Patience == 0 {
+		options.Patience = 2 * time.Second
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	client := &http.Client{
 		Timeout:       callbackPatience,
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: atOnce, IdleConnTimeout: idleTimeout, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Inbox{config: config, client: client, letters: map[string]*letter{}, pruned: time.Now(), arrived: make(chan struct{}, 1)}
+	return &Inbox{options: options, client: client, deliveries: map[string]*delivery{}, pruned: time.Now(), arrived: make(chan struct{}, 1)}
 }
 
-// Close makes the inbox take no more. What it has taken can still be spoken for.
+// Close makes the inbox refuse new envelopes. Reports for accepted ones still work.
 func (i *Inbox) Close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.closed = true
 }
 
-// Release ends the connections, once there is nothing more to say.
+// Release closes the connections, after the last report.
 func (i *Inbox) Release() { i.client.CloseIdleConnections() }
 
-// offer puts a letter into the inbox and waits for a free slot to take it. The same letter
-// again gets the answer of the first.
-func (i *Inbox) offer(ctx context.Context, l *letter) (taken bool) {
+// offer adds a delivery to the inbox and waits until a claim takes it. The same delivery again gets the
+// result of the first.
+func (i *Inbox) offer(ctx context.Context, l *delivery) (taken bool) {
 	i.mu.Lock()
 	i.prune()
-	if first, known := i.letters[l.lease.GetLease()]; known {
+	if first, known := i.deliveries[l.lease.GetLease()]; known {
 		i.mu.Unlock()
 		select {
 		case <-first.decided:
@@ -109,15 +109,15 @@ func (i *Inbox) offer(ctx context.Context, l *letter) (taken bool) {
 			return false
 		}
 	}
-	i.letters[l.lease.GetLease()] = l
+	i.deliveries[l.lease.GetLease()] = l
 	i.waiting = append(i.waiting, l)
 	i.mu.Unlock()
 	select {
 	case i.arrived <- struct{}{}:
-	default: // it has been said
+	default: // already awake
 	}
 
-	timer := time.NewTimer(i.config.Patience)
+	timer := time.NewTimer(i.options.Patience)
 	defer timer.Stop()
 	select {
 	case <-l.decided:
@@ -127,8 +127,8 @@ func (i *Inbox) offer(ctx context.Context, l *letter) (taken bool) {
 	return i.decide(l)
 }
 
-// decide takes back a letter that nobody has taken in time.
-func (i *Inbox) decide(l *letter) (taken bool) {
+// decide removes a delivery that no claim has taken in time.
+func (i *Inbox) decide(l *delivery) (taken bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if l.taken {
@@ -140,22 +140,22 @@ func (i *Inbox) decide(l *letter) (taken bool) {
 			break
 		}
 	}
-	delete(i.letters, l.lease.GetLease())
+	delete(i.deliveries, l.lease.GetLease())
 	close(l.decided)
 	return false
 }
 
-// prune forgets, from time to time, letters that are over: their envelope would not be
-// believed again, and nothing can be said any more. The lock is held.
+// prune removes finished deliveries from time to time: their envelope would be refused as expired, and
+// there is nothing left to report. The lock is held.
 func (i *Inbox) prune() {
 	now := time.Now()
 	if now.Sub(i.pruned) < pruneEvery {
 		return
 	}
 	i.pruned = now
-	for key, l := range i.letters {
+	for key, l := range i.deliveries {
 		if now.After(l.repeats) && (l.ended || now.After(l.callbacks.ExpiresAt)) {
-			delete(i.letters, key)
+			delete(i.deliveries, key)
 		}
 	}
 }
@@ -176,14 +176,14 @@ func (i *Inbox) Invoke(ctx context.Context, method string, args, reply any, _ ..
 	case *servov1.ListUpstreamTasksRequest:
 		answer, err = i.upstream(ctx, request)
 	default:
-		err = status.Error(codes.Unimplemented, method+" is not for pushed tasks")
+		err = status.Error(codes.Unimplemented, method+" is not available for pushed tasks")
 	}
 	if err != nil {
 		return err
 	}
 	to, ok := reply.(proto.Message)
 	if !ok {
-		return status.Errorf(codes.Internal, "%s wants a %T", method, reply)
+		return status.Errorf(codes.Internal, "%s expects another response than %T", method, reply)
 	}
 	proto.Merge(to, answer)
 	return nil
@@ -191,11 +191,11 @@ func (i *Inbox) Invoke(ctx context.Context, method string, args, reply any, _ ..
 
 // NewStream implements grpc.ClientConnInterface.
 func (i *Inbox) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "there are no streams for pushed tasks")
+	return nil, status.Error(codes.Unimplemented, "streams are not available for pushed tasks")
 }
 
-// claim waits for letters. A claim that does not wait asks what an earlier one was given:
-// nothing that it has not heard of.
+// claim waits for deliveries. A claim that does not wait asks for the result of an earlier one: there is
+// none that it has not received.
 func (i *Inbox) claim(ctx context.Context, request *servov1.ClaimRequest) (*servov1.ClaimResponse, error) {
 	wait := request.GetWait().AsDuration()
 	if wait <= 0 {
@@ -233,13 +233,13 @@ func (i *Inbox) take(most int) []*servov1.Lease {
 	return taken
 }
 
-// letterOf is an envelope as a worker understands it.
-func letterOf(e push.Envelope) (*letter, error) {
+// deliveryOf converts an envelope to a lease.
+func deliveryOf(e push.Envelope) (*delivery, error) {
 	parameters, err := structOf(e.Parameters)
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgument, "is not an object", fault.Field("parameters"), fault.Remedy("send the run's parameters"), fault.Cause(err))
 	}
-	l := &letter{
+	l := &delivery{
 		omitted: map[string]bool{}, repeats: e.Auth.ExpiresAt, decided: make(chan struct{}), callbacks: e.Callbacks,
 		lease: &servov1.Lease{
 			Lease: e.IdempotencyKey, Tenant: e.Tenant, Run: e.Run.String(), Task: e.Task.String(), Attempt: e.Attempt, Asset: e.Asset,
@@ -267,7 +267,7 @@ func letterOf(e push.Envelope) (*letter, error) {
 	return l, nil
 }
 
-// instant leaves out a time that is not set.
+// instant returns nil for a time that is not set.
 func instant(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -41,7 +41,7 @@ func setup(t *testing.T, patience time.Duration) *bundle {
 	t.Helper()
 	key, err := push.NewKey(rand.Reader, time.Now().Add(-time.Hour))
 	require.NoError(t, err)
-	b := &bundle{key: key, Inbox: inbox.New(inbox.Config{Keys: push.WorkerKeys(key.Worker("gpu")), Patience: patience})}
+	b := &bundle{key: key, Inbox: inbox.New(inbox.Options{Keys: push.WorkerKeys(key.Worker("gpu")), Patience: patience})}
 	b.client, b.tasks = servov1.NewWorkerServiceClient(b.Inbox), servov1.NewTaskServiceClient(b.Inbox)
 	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
