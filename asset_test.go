@@ -118,7 +118,7 @@ func TestTestTask(t *testing.T) {
 		coded, ok := errors.AsType[*servo.Error](err)
 		require.True(t, ok)
 		require.Equal(t, servo.SchemaViolation, coded.Code)
-		require.ErrorContains(t, err, "the result of bronze/a is no int")
+		require.ErrorContains(t, err, "the result of bronze/a cannot be decoded into int")
 
 		rounds := 0
 		for _, err := range servo.MappedResults[int](t.Context(), task.Task, "silver/p") {
