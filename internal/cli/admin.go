@@ -11,14 +11,14 @@ import (
 	"go.arco.dev/servo/internal/proof/verify"
 )
 
-// newAdmin is for the operator on call: on the database itself, and on all that goes out.
+// newAdmin is the group of commands for operators.
 func newAdmin() *cobra.Command {
-	return group("admin", "Look after an installation and its database",
+	return group("admin", "Manage an installation and its database",
 		newBackup(),
 		newDispatch(),
 		newDrain(),
-		group("feed", "The log in the order in which it is followed", newEpoch()),
-		group("projections", "The tables that follow from the events", newVerify()),
+		group("feed", "Manage the event feed", newEpoch()),
+		group("projections", "Verify the tables that derive from events", newVerify()),
 		newRepair(),
 	)
 }
@@ -32,14 +32,13 @@ func newVerify() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove that the tables are what the events say",
-		Long: `Prove that the tables are what the events say: every row of tenants, runs, tasks and
-queues is compared with the fold of its events, in one snapshot, and what must hold
-between rows is checked.
+		Short: "Verify the tables against the events",
+		Long: `Verify the tables against the events: every row of tenants, runs, tasks and queues is compared
+with the fold of its events, in one snapshot, and conditions between rows are checked.
 
-The snapshot is held until the end, and holds back the vacuum of the whole database: in a
-large one look at a tenant (--tenant) or at some runs (--sample). A sample leaves out the
-questions about whole tables, such as rows without their run.
+The snapshot stays open until the end and delays the vacuum of the whole database: in a large one
+verify one tenant (--tenant) or some runs (--sample). A sample omits checks of whole tables, such
+as rows without their run.
 
 Exits with 1 if anything diverges.`,
 		Example: `  servo admin projections verify
@@ -71,11 +70,11 @@ Exits with 1 if anything diverges.`,
 				return err
 			}
 			return fault.New(fault.Conflict, count(report.Found, "divergence"),
-				fault.Remedy("mend a run with servo admin repair RUN --tenant NAME, after finding out how it came about"))
+				fault.Remedy("find the cause, then repair a run: servo admin repair RUN --tenant NAME"))
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "look at this tenant only")
-	cmd.Flags().IntVar(&options.Sample, "sample", 0, "look at this many runs, chosen by chance (0: all)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "filter by tenant")
+	cmd.Flags().IntVar(&options.Sample, "sample", 0, "number of random runs (0: all)")
 	addDatabase(cmd, &database)
 	addOutput(cmd, &form)
 	return cmd
@@ -89,10 +88,10 @@ func newRepair() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "repair RUN",
-		Short: "Rewrite the rows of one run to what its events say",
-		Long: `Rewrite the rows of one run to what its events say, under the run's lock, while
-everything else goes on. It prints what it found; what is right is left alone, and events
-are never touched. A run whose events cannot be read is refused.`,
+		Short: "Rewrite the rows of one run from its events",
+		Long: `Rewrite the rows of one run from its events, under the run's lock, while everything else
+continues. It prints the differences; correct rows and events are not changed. A run whose events
+cannot be read is refused.`,
 		Example: `  servo admin repair 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --tenant acme`,
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,7 +101,7 @@ are never touched. A run whose events cannot be read is refused.`,
 				return err
 			}
 			if tenant == "" {
-				return fault.New(fault.InvalidArgument, "is missing", fault.Field("--tenant"), fault.Remedy("name the tenant that the run belongs to"))
+				return fault.New(fault.InvalidArgument, "is missing", fault.Field("--tenant"), fault.Remedy("name the tenant of the run"))
 			}
 			s, err := openMigrated(ctx, database)
 			if err != nil {
@@ -120,7 +119,7 @@ are never touched. A run whose events cannot be read is refused.`,
 			return render(cmd.OutOrStdout(), form, report, func(w io.Writer) { repairText(w, report) })
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "the tenant that the run belongs to")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant of the run")
 	addDatabase(cmd, &database)
 	addOutput(cmd, &form)
 	return cmd
@@ -128,7 +127,7 @@ are never touched. A run whose events cannot be read is refused.`,
 
 func repairText(w io.Writer, report verify.Report) {
 	if report.Clean() {
-		fmt.Fprintln(w, "nothing to mend")
+		fmt.Fprintln(w, "nothing to repair")
 		return
 	}
 	report.Text(w)

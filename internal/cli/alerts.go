@@ -15,90 +15,71 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// newAlerts shows what somebody must hear of.
+// ofPlatform is the usage of --platform for commands about one object.
+const ofPlatform = "use the installation instead of a tenant"
+
+// newAlerts is the group of commands about alerts and their channels.
 func newAlerts() *cobra.Command {
-	return group("alerts", "See what is wrong, and who is told", newAlertsList(), newAlertsGet(),
-		group("channels", "Look after the URLs that hear of alerts", newChannelsCreate(), newChannelsList(), newChannelsTest(), newChannelsDelete()))
+	return group("alerts", "List alerts and manage alert channels",
+		newAlertsList(),
+		newShow(spec{use: "get ALERT", short: "Show an alert and its deliveries", platform: ofPlatform},
+			func(ctx context.Context, s *session) (*servov1.Alert, error) {
+				return s.client.Alerts().GetAlert(ctx, &servov1.GetAlertRequest{Tenant: s.Tenant, Alert: s.args[0]})
+			}, alertText),
+		group("channels", "Manage the URLs that receive alerts",
+			newChannelsCreate(),
+			newList(spec{short: "List alert channels", platform: "channels of the installation"},
+				"no alert channels configured; alerts go to the server log only",
+				func(ctx context.Context, s *session) ([]*servov1.AlertChannel, error) {
+					answer, err := s.client.Alerts().ListAlertChannels(ctx, &servov1.ListAlertChannelsRequest{Tenant: s.Tenant})
+					return answer.GetChannels(), err
+				},
+				columns([]string{"CHANNEL", "SEVERITY", "URL", "AGE"}, func(v view, c *servov1.AlertChannel) []string {
+					return []string{clean(c.GetName()), c.GetSeverity().String(), clean(c.GetUrl()), age(v.now, c.GetCreatedAt())}
+				})),
+			newChannelsTest(),
+			newDelete("channel", spec{short: "Delete an alert channel", platform: ofPlatform},
+				func(ctx context.Context, s *session) (*servov1.DeleteAlertChannelResponse, error) {
+					return s.client.Alerts().DeleteAlertChannel(ctx, &servov1.DeleteAlertChannelRequest{Tenant: s.Tenant, Channel: s.args[0]})
+				})))
 }
 
 func newAlertsList() *cobra.Command {
 	var (
-		w     whose
-		limit int
-		all   bool
-		kind  string
+		all  bool
+		kind string
 	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the alerts of a tenant that are open",
-		Long: `List the alerts of a tenant that are open, the newest first; with --all also those that are
-over. An alert is open as long as its condition holds.`,
-		Example: `  servo alerts list
+	return newList(spec{
+		short: "List open alerts, newest first", platform: "alerts of the installation", limit: "alerts",
+		long: `List open alerts of a tenant, newest first; with --all also resolved ones. An alert is open
+as long as its condition holds.`,
+		example: `  servo alerts list
   servo alerts list --all --kind PIPELINE_DISABLED`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			req := &servov1.ListAlertsRequest{Tenant: tenant, Open: !all, Kind: strings.ToUpper(kind), PageSize: pageSize(limit)}
-			alerts, err := listed(s, client.AllAlerts(ctx, s.client, req), limit)
-			if err != nil {
-				return err
-			}
-			return showAll(s, alerts, "nothing is wrong", func(w io.Writer) { alertsTable(w, s, alerts, time.Now()) })
-		}),
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
-	cmd.Flags().StringVar(&kind, "kind", "", "only of this kind, such as PIPELINE_FAILING")
-	addLimit(cmd, &limit, "alerts")
-	addWhose(cmd, &w, "those of the installation itself")
-	return cmd
-}
-
-func alertsTable(w io.Writer, s *session, alerts []*servov1.Alert, now time.Time) {
-	var t table
-	t.add("SEVERITY", "KIND", "ABOUT", "SINCE", "STATE", "ID", "MESSAGE")
-	for _, a := range alerts {
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().BoolVar(&all, "all", false, "include resolved alerts")
+			cmd.Flags().StringVar(&kind, "kind", "", "filter by kind, such as PIPELINE_FAILING")
+		},
+	}, "no open alerts", func(ctx context.Context, s *session) ([]*servov1.Alert, error) {
+		req := &servov1.ListAlertsRequest{Tenant: s.Tenant, Open: !all, Kind: strings.ToUpper(kind), PageSize: pageSize(s.limit)}
+		return listed(s, client.AllAlerts(ctx, s.client, req))
+	}, columns([]string{"SEVERITY", "KIND", "ABOUT", "SINCE", "STATE", "ID", "MESSAGE"}, func(v view, a *servov1.Alert) []string {
 		state := "OPEN"
 		if a.GetResolvedAt() != nil {
 			state = "RESOLVED"
 		}
-		t.add(a.GetSeverity().String(), a.GetKind(), clean(a.GetName()), age(now, a.GetRaisedAt()), s.paint.state(state), a.GetId(), clip(a.GetMessage(), 200))
-	}
-	t.print(w)
+		return []string{a.GetSeverity().String(), a.GetKind(), clean(a.GetName()), age(v.now, a.GetRaisedAt()), v.paint.state(state), a.GetId(), clip(a.GetMessage(), 200)}
+	}))
 }
 
-func newAlertsGet() *cobra.Command {
-	var w whose
-	cmd := &cobra.Command{
-		Use:   "get ALERT",
-		Short: "Show an alert, and what became of the messages about it",
-		Args:  exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			a, err := s.client.Alerts().GetAlert(ctx, &servov1.GetAlertRequest{Tenant: tenant, Alert: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(a, func(w io.Writer) { alertPage(w, a, time.Now()) })
-		}),
-	}
-	addWhose(cmd, &w, "one of the installation itself")
-	return cmd
-}
-
-func alertPage(w io.Writer, a *servov1.Alert, now time.Time) {
+func alertText(w io.Writer, _ *session, a *servov1.Alert) {
+	now := time.Now()
 	fmt.Fprintf(w, "%s  %s  %s\n%s\n\n", a.GetKind(), a.GetSeverity(), clean(a.GetName()), clean(a.GetMessage()))
 	var t table
 	t.add("raised", when(now, a.GetRaisedAt()))
 	t.add("resolved", when(now, a.GetResolvedAt()))
 	t.print(w)
 	if len(a.GetDeliveries()) == 0 {
-		fmt.Fprintln(w, "\nno channel was told; servo alerts channels create makes one")
+		fmt.Fprintln(w, "\nno channel was notified; create one: servo alerts channels create NAME")
 		return
 	}
 	fmt.Fprintln(w)
@@ -112,138 +93,71 @@ func alertPage(w io.Writer, a *servov1.Alert, now time.Time) {
 
 func newChannelsCreate() *cobra.Command {
 	var (
-		w             whose
 		url, severity string
+		number        servov1.Alert_Severity
 	)
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Make a URL hear of alerts",
-		Long: `Make a URL hear of alerts: when they begin and when they are over. Messages are posted as JSON
-and signed by the Standard Webhooks convention (headers webhook-id, webhook-timestamp and
-webhook-signature); one that is not answered with 2xx is tried again for a day.
+	return newShow(spec{
+		use: "create NAME", short: "Create an alert channel", platform: "alerts of all tenants and of the installation",
+		long: `Create an alert channel: a URL that receives a message when an alert opens and when it is
+resolved. Messages are posted as JSON and signed by the Standard Webhooks convention (headers
+webhook-id, webhook-timestamp and webhook-signature). A message that is not answered with 2xx is
+retried for a day.
 
-The secret that they are signed with is printed once.`,
-		Example: `  servo alerts channels create on-call --url https://hooks.example.com/servo --severity high
+The signing secret is printed once.`,
+		example: `  servo alerts channels create on-call --url https://hooks.example.com/servo --severity high
   servo alerts channels create operators --platform --url https://hooks.example.com/all`,
-		Args: exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			number, err := severityOf(severity)
-			if err != nil {
-				return err
-			}
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			made, err := s.client.Alerts().CreateAlertChannel(ctx, &servov1.CreateAlertChannelRequest{
-				Tenant: tenant, Name: args[0], Url: url, Severity: number,
-			})
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) {
-				fmt.Fprintf(w, "channel %s hears of alerts from now on\ngive its receiver this secret; it is not shown again:\n  %s\n",
-					clean(made.GetChannel().GetName()), shownOnce(made.GetSecret()))
-			})
-		}),
-	}
-	cmd.Flags().StringVar(&url, "url", "", "where messages are posted")
-	cmd.Flags().StringVar(&severity, "severity", "low", "the least that it hears of: low, medium, high or critical")
-	addWhose(cmd, &w, "hear of the alerts of all tenants and of the installation")
-	return cmd
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&url, "url", "", "URL that receives the messages")
+			cmd.Flags().StringVar(&severity, "severity", "low", "lowest severity: low, medium, high or critical")
+		},
+		check: func(*session) (err error) {
+			number, err = severityOf(severity)
+			return err
+		},
+	}, func(ctx context.Context, s *session) (*servov1.CreateAlertChannelResponse, error) {
+		return s.client.Alerts().CreateAlertChannel(ctx, &servov1.CreateAlertChannelRequest{Tenant: s.Tenant, Name: s.args[0], Url: url, Severity: number})
+	}, func(w io.Writer, _ *session, made *servov1.CreateAlertChannelResponse) {
+		fmt.Fprintf(w, "channel %s created\n", clean(made.GetChannel().GetName()))
+		receiverSecret(w, made.GetSecret())
+	})
+}
+
+// receiverSecret prints the secret that a receiver verifies messages with.
+func receiverSecret(w io.Writer, secret string) {
+	fmt.Fprintf(w, "give its receiver this secret; it is not shown again:\n  %s\n", shownOnce(secret))
 }
 
 func severityOf(text string) (servov1.Alert_Severity, error) {
 	number, known := servov1.Alert_Severity_value[strings.ToUpper(text)]
 	if !known || number == 0 {
-		return 0, fault.New(fault.InvalidArgument, fmt.Sprintf("%q is no severity%s", text, suggest.DidYouMean(text, []string{"low", "medium", "high", "critical"})),
+		return 0, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown severity %q%s", text, suggest.DidYouMean(text, []string{"low", "medium", "high", "critical"})),
 			fault.Field("--severity"), fault.Remedy("use low, medium, high or critical"))
 	}
 	return servov1.Alert_Severity(number), nil
 }
 
-func newChannelsList() *cobra.Command {
-	var w whose
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the URLs that hear of alerts",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			answer, err := s.client.Alerts().ListAlertChannels(ctx, &servov1.ListAlertChannelsRequest{Tenant: tenant})
-			if err != nil {
-				return err
-			}
-			return showAll(s, answer.GetChannels(), "nobody hears of alerts but the log", func(w io.Writer) {
-				var t table
-				t.add("CHANNEL", "SEVERITY", "URL", "AGE")
-				for _, c := range answer.GetChannels() {
-					t.add(clean(c.GetName()), c.GetSeverity().String(), clean(c.GetUrl()), age(time.Now(), c.GetCreatedAt()))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	addWhose(cmd, &w, "those of the installation")
-	return cmd
-}
-
 func newChannelsTest() *cobra.Command {
-	var w whose
-	cmd := &cobra.Command{
-		Use:   "test NAME",
-		Short: "Send a test message to an alert channel",
-		Long: `Send a test message to an alert channel now, and show what its URL has answered. The message has
-the type alert.test and is signed like every other. It is sent once, whatever the severity of
-the channel. Exits with 1 if the URL did not answer with 2xx.`,
-		Example: `  servo alerts channels test on-call`,
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			answer, err := s.client.Alerts().TestAlertChannel(ctx, &servov1.TestAlertChannelRequest{Tenant: tenant, Channel: args[0]})
-			if err != nil {
-				return err
-			}
+	return newCall(spec{
+		use: "test NAME", short: "Send a test message to an alert channel", platform: ofPlatform,
+		long: `Send a test message to an alert channel and show the answer of its URL. The message has the
+type alert.test and is signed like every other. It is sent once, whatever the severity of the
+channel. Exits with 1 if the URL does not answer with 2xx.`,
+		example: `  servo alerts channels test on-call`,
+	}, func(ctx context.Context, s *session) error {
+		answer, err := s.client.Alerts().TestAlertChannel(ctx, &servov1.TestAlertChannelRequest{Tenant: s.Tenant, Channel: s.args[0]})
+		if err != nil {
+			return err
+		}
+		name := clean(s.args[0])
+		err = s.show(answer, func(w io.Writer) {
 			if answer.GetDelivered() {
-				return s.show(answer, func(w io.Writer) {
-					fmt.Fprintf(w, "channel %s delivered the test message: answered %s after %s\n", clean(args[0]), clean(answer.GetStatus()), answer.GetTook().AsDuration())
-				})
+				fmt.Fprintf(w, "channel %s delivered the test message: answered %s after %s\n", name, clean(answer.GetStatus()), answer.GetTook().AsDuration())
 			}
-			if err := s.show(answer, func(io.Writer) {}); err != nil {
-				return err
-			}
-			return fault.New(fault.Unavailable, fmt.Sprintf("channel %s did not deliver the test message: %s", clean(args[0]), clip(answer.GetError(), 300)),
-				fault.Remedy("check the URL with servo alerts channels list; receivers answer with 2xx"))
-		}),
-	}
-	addWhose(cmd, &w, "one of the installation")
-	return cmd
-}
-
-func newChannelsDelete() *cobra.Command {
-	var w whose
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Make a URL hear of alerts no more",
-		Args:  exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			answer, err := s.client.Alerts().DeleteAlertChannel(ctx, &servov1.DeleteAlertChannelRequest{Tenant: tenant, Channel: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(answer, func(w io.Writer) { fmt.Fprintf(w, "channel %s hears of nothing any more\n", clean(args[0])) })
-		}),
-	}
-	addWhose(cmd, &w, "one of the installation")
-	return cmd
+		})
+		if err != nil || answer.GetDelivered() {
+			return err
+		}
+		return fault.New(fault.Unavailable, fmt.Sprintf("channel %s did not deliver the test message: %s", name, clip(answer.GetError(), 300)),
+			fault.Remedy("check the URL with servo alerts channels list; receivers answer with 2xx"))
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,141 +16,116 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// newAssets reads the assets of the active deployment, and pauses them.
+// newAssets is the group of commands about the assets of the active deployment.
 func newAssets() *cobra.Command {
-	return group("assets", "Read and pause the assets of the active deployment", newAssetsGet(), newAssetsList(), newAssetsPause(), newAssetsResume())
+	names := []nameSource{(*session).assetNames}
+	return group("assets", "Show, pause and resume assets",
+		newShow(spec{use: "get ASSET", short: "Show an asset", example: "  servo assets get gold/revenue", tenant: true, names: names},
+			func(ctx context.Context, s *session) (*servov1.Asset, error) {
+				return s.client.Assets().GetAsset(ctx, &servov1.GetAssetRequest{Tenant: s.Tenant, Workspace: s.Workspace, Asset: s.args[0]})
+			}, assetText),
+		newAssetsList(),
+		newShow(spec{
+			use: "pause ASSET", short: "Pause an asset: its new tasks wait", tenant: true, reason: true, names: names,
+			long: `Pause an asset: its new tasks wait in READY, in every run of the workspace. Queued and running
+tasks continue, and so do assets that do not depend on it.`,
+			example: `  servo assets pause gold/revenue --reason "prices are wrong"`,
+		}, func(ctx context.Context, s *session) (*servov1.Asset, error) {
+			return s.client.Assets().PauseAsset(ctx, &servov1.PauseAssetRequest{Tenant: s.Tenant, Workspace: s.Workspace, Asset: s.args[0], Reason: s.reason})
+		}, func(w io.Writer, s *session, a *servov1.Asset) {
+			fmt.Fprintf(w, "asset %s is %s\nresume: servo assets resume %s%s\n", clean(a.GetKey()), pauseText(a.GetPaused(), time.Now()), clean(a.GetKey()), s.again())
+		}),
+		newShow(spec{use: "resume ASSET", short: "Resume a paused asset", example: `  servo assets resume gold/revenue`, tenant: true, reason: true, names: names},
+			func(ctx context.Context, s *session) (*servov1.ResumeAssetResponse, error) {
+				return s.client.Assets().ResumeAsset(ctx, &servov1.ResumeAssetRequest{Tenant: s.Tenant, Workspace: s.Workspace, Asset: s.args[0], Reason: s.reason})
+			},
+			func(w io.Writer, s *session, answer *servov1.ResumeAssetResponse) {
+				verb := "resumed"
+				if !answer.GetWasPaused() {
+					verb = "was not paused"
+				}
+				fmt.Fprintf(w, "asset %s %s\n", clean(s.args[0]), verb)
+			}))
 }
 
-// newPipelines reads the pipelines of the active deployment.
+// pauseText states since when an asset is paused, by whom and why.
+func pauseText(p *servov1.AssetPause, now time.Time) string {
+	text := "paused since " + when(now, p.GetPausedAt()) + " by " + clip(p.GetPausedBy(), 40)
+	if p.GetReason() != "" {
+		text += ": " + clip(p.GetReason(), 200)
+	}
+	return text
+}
+
+// newPipelines is the group of commands about the pipelines of the active deployment.
 func newPipelines() *cobra.Command {
-	return group("pipelines", "Read the pipelines of the active deployment", newPipelinesList())
+	return group("pipelines", "List pipelines of the active deployment",
+		newList(spec{short: "List pipelines", tenant: true}, "no pipelines; name some in the manifest and servo deploy -f servo.yaml",
+			func(ctx context.Context, s *session) ([]*servov1.Pipeline, error) {
+				return first(client.AllPipelines(ctx, s.client, &servov1.ListPipelinesRequest{Tenant: s.Tenant, Workspace: s.Workspace}), 0)
+			},
+			columns([]string{"PIPELINE", "SELECT", "PARAMETERS", "PRIORITY", "DESCRIPTION"}, func(_ view, p *servov1.Pipeline) []string {
+				return []string{
+					clean(p.GetName()), orDash(strings.Join(p.GetSelect(), " ")), orDash(strings.Join(parameterTexts(p), ", ")),
+					fmt.Sprint(p.GetPriority()), orDash(clip(p.GetDescription(), 60)),
+				}
+			})))
 }
 
 func newAssetsList() *cobra.Command {
-	var (
-		r         remote
-		selection []string
-		limit     int
-	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List assets by key",
-		Example: `  servo assets list
+	var selection []string
+	return newList(spec{
+		short: "List assets by key", tenant: true, limit: "assets",
+		example: `  servo assets list
   servo assets list --select +gold/revenue`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
+		flags: func(cmd *cobra.Command) { addSelect(cmd, &selection) },
+	}, "no assets; servo deploy -f servo.yaml", func(ctx context.Context, s *session) ([]*servov1.Asset, error) {
+		return listed(s, client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: s.Tenant, Workspace: s.Workspace, Select: selection}))
+	}, func(w io.Writer, v view, assets []*servov1.Asset) {
+		heads := []string{"ASSET", "KIND", "POOL", "TIMEOUT", "UPSTREAM", "TAGS"}
+		paused := slices.ContainsFunc(assets, func(a *servov1.Asset) bool { return a.GetPaused() != nil })
+		if paused {
+			heads = append(heads, "REMARK")
+		}
+		columns(heads, func(_ view, a *servov1.Asset) []string {
+			row := []string{
+				clean(a.GetKey()), kindOf(a.GetCode()), clean(a.GetPool()), timeoutText(a.GetTimeout()),
+				orDash(strings.Join(a.GetUpstream(), ", ")), orDash(strings.Join(a.GetTags(), ", ")),
 			}
-			list, err := listed(s, client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: tenant, Workspace: s.Workspace, Select: selection}), limit)
-			if err != nil {
-				return err
+			switch {
+			case a.GetPaused() != nil:
+				row = append(row, "paused by "+clip(a.GetPaused().GetPausedBy(), 40))
+			case paused:
+				row = append(row, "-")
 			}
-			return showAll(s, list, "no assets; servo deploy -f servo.yaml", func(w io.Writer) {
-				var t table
-				paused := false // a column that is empty on every line says nothing
-				for _, a := range list {
-					paused = paused || a.GetPaused() != nil
-				}
-				add := func(remark string, cells ...string) {
-					if paused {
-						cells = append(cells, remark)
-					}
-					t.add(cells...)
-				}
-				add("REMARK", "ASSET", "KIND", "POOL", "TIMEOUT", "UPSTREAM", "TAGS")
-				for _, a := range list {
-					remark := "-"
-					if a.GetPaused() != nil {
-						remark = "paused by " + clip(a.GetPaused().GetPausedBy(), 40)
-					}
-					add(remark, clean(a.GetKey()), kindOf(a.GetCode()), clean(a.GetPool()), timeoutText(a.GetTimeout()),
-						orDash(strings.Join(a.GetUpstream(), ", ")), orDash(strings.Join(a.GetTags(), ", ")))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	cmd.Flags().StringArrayVar(&selection, "select", nil, "only these assets: ns/name, +ns/name, ns/name+, ns/*, tag:x, owner:y")
+			return row
+		})(w, v, assets)
+	})
+}
+
+// addSelect gives a command --select.
+func addSelect(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "select", nil, "assets: ns/name, +ns/name, ns/name+, ns/*, tag:x or owner:y; repeatable")
 	completeFlag(cmd, "select", (*session).assetNames)
-	addLimit(cmd, &limit, "assets")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
 }
 
-func newAssetsGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:               "get ASSET",
-		Short:             "Show an asset",
-		Example:           "  servo assets get gold/revenue",
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).assetNames),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			a, err := s.client.Assets().GetAsset(ctx, &servov1.GetAssetRequest{Tenant: tenant, Workspace: s.Workspace, Asset: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(a, func(w io.Writer) {
-				var t table
-				t.add("asset", clean(a.GetKey()))
-				if a.GetDescription() != "" {
-					t.add("description", clean(a.GetDescription()))
-				}
-				if a.GetPaused() != nil {
-					t.add("state", pauseText(a.GetPaused(), time.Now()))
-				}
-				t.add("code", codeText(a.GetCode()))
-				t.add("pool", clean(a.GetPool()))
-				t.add("timeout", timeoutText(a.GetTimeout()))
-				t.add("upstream", orDash(strings.Join(a.GetUpstream(), ", ")))
-				t.add("downstream", orDash(strings.Join(a.GetDownstream(), ", ")))
-				t.add("tags", orDash(strings.Join(a.GetTags(), ", ")))
-				t.add("owners", orDash(strings.Join(a.GetOwners(), ", ")))
-				t.print(w)
-			})
-		}),
+func assetText(w io.Writer, _ *session, a *servov1.Asset) {
+	var t table
+	t.add("asset", clean(a.GetKey()))
+	if a.GetDescription() != "" {
+		t.add("description", clean(a.GetDescription()))
 	}
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
-}
-
-func newPipelinesList() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List what can be run",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			list, err := first(client.AllPipelines(ctx, s.client, &servov1.ListPipelinesRequest{Tenant: tenant, Workspace: s.Workspace}), 0)
-			if err != nil {
-				return err
-			}
-			return showAll(s, list, "no pipelines; name some in the manifest and servo deploy -f servo.yaml", func(w io.Writer) {
-				var t table
-				t.add("PIPELINE", "SELECT", "PARAMETERS", "PRIORITY", "DESCRIPTION")
-				for _, p := range list {
-					t.add(clean(p.GetName()), orDash(strings.Join(p.GetSelect(), " ")), orDash(strings.Join(parameterTexts(p), ", ")),
-						fmt.Sprint(p.GetPriority()), orDash(clip(p.GetDescription(), 60)))
-				}
-				t.print(w)
-			})
-		}),
+	if a.GetPaused() != nil {
+		t.add("state", pauseText(a.GetPaused(), time.Now()))
 	}
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+	t.add("code", codeText(a.GetCode()))
+	t.add("pool", clean(a.GetPool()))
+	t.add("timeout", timeoutText(a.GetTimeout()))
+	t.add("upstream", orDash(strings.Join(a.GetUpstream(), ", ")))
+	t.add("downstream", orDash(strings.Join(a.GetDownstream(), ", ")))
+	t.add("tags", orDash(strings.Join(a.GetTags(), ", ")))
+	t.add("owners", orDash(strings.Join(a.GetOwners(), ", ")))
+	t.print(w)
 }
 
 // parameterTexts are the parameters of a pipeline: day:string* is a required one.
@@ -195,11 +171,4 @@ func timeoutText(d *durationpb.Duration) string {
 		return "-"
 	}
 	return asset.Duration(d.AsDuration()).String()
-}
-
-// addLimit gives a list the flag --limit.
-func addLimit(cmd *cobra.Command, to *int, noun string) {
-	const few = 20
-	cmd.Flags().IntVar(to, "limit", few, "how many "+noun+" at most (0: all)")
-	addListWatch(cmd)
 }

@@ -45,7 +45,7 @@ Exits with 1 if a backup would fail.`,
 				return err
 			}
 			if !report.Healthy {
-				return withExit(exitFailed, fault.New(fault.Conflict, "a backup would fail", fault.Remedy("see what has failed above")))
+				return withExit(exitFailed, fault.New(fault.Conflict, "a backup would fail", fault.Remedy("see the list above")))
 			}
 			return nil
 		},
@@ -55,7 +55,7 @@ Exits with 1 if a backup would fail.`,
 	return cmd
 }
 
-// checkBackup looks at the database as the role that will back it up.
+// checkBackup checks the database with the role of the backup.
 func checkBackup(ctx context.Context, url string, now time.Time) diagnosis {
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
@@ -79,7 +79,7 @@ func checkBackup(ctx context.Context, url string, now time.Time) diagnosis {
 	return diagnosisOf(append(found, archive))
 }
 
-// judgeBackup says what the role and the cluster lack for a backup.
+// judgeBackup lists what the role and the cluster lack for a backup.
 func judgeBackup(b daemon.BackupRole) []finding {
 	schema := finding{Check: "schema", Verdict: passed, Message: "the database has the schema servo"}
 	if !b.HasSchema {

@@ -24,7 +24,7 @@ func newBenchEngine() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "engine",
-		Short: "Measure tasks a second over the whole path, in process",
+		Short: "Measure tasks per second in one process",
 		Long: `Measure how many tasks a second go from READY through QUEUED, DISPATCHED and RUNNING
 to SUCCEEDED, with the full event log, in process, on a private PostgreSQL with fsync on.
 
@@ -47,12 +47,12 @@ fails and is tried again). Without --scenario all are run.`,
 			return render(cmd.OutOrStdout(), form, results, nil)
 		},
 	}
-	cmd.Flags().StringArrayVar(&options.Scenarios, "scenario", nil, "what to run; may be given several times")
-	cmd.Flags().IntVar(&options.Tasks, "tasks", 0, "how many tasks (0: the scenario's own number)")
-	cmd.Flags().IntVar(&options.Tenants, "tenants", 50, "how many tenants")
-	cmd.Flags().IntVar(&options.Slots, "slots", 1000, "how many tasks the workers hold at once")
-	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
-	cmd.Flags().BoolVar(&profile, "profile", false, "show the dearest statements (pg_stat_statements)")
+	cmd.Flags().StringArrayVar(&options.Scenarios, "scenario", nil, "scenario, repeatable (default: all)")
+	cmd.Flags().IntVar(&options.Tasks, "tasks", 0, "number of tasks (0: the default of the scenario)")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 50, "number of tenants")
+	cmd.Flags().IntVar(&options.Slots, "slots", 1000, "capacity of the workers")
+	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL (default: a private one)")
+	cmd.Flags().BoolVar(&profile, "profile", false, "show the most expensive statements (pg_stat_statements)")
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -17,7 +17,7 @@ func newBenchAPI() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "api",
-		Short: "Measure how long reads with a key take",
+		Short: "Measure the latency of reads with a key",
 		Long: `Measure reads over REST and over gRPC: a private PostgreSQL with fsync on and a server that
 asks for keys and counts rates, each a process of its own. Calls are due at a steady pace, and
 are measured from the moment that they were due.`,
@@ -41,8 +41,8 @@ are measured from the moment that they were due.`,
 			return render(cmd.OutOrStdout(), form, results, nil)
 		},
 	}
-	cmd.Flags().IntVar(&options.Rate, "rate", 200, "calls a second")
-	cmd.Flags().DurationVar(&options.For, "for", 20*time.Second, "how long, over each of the two")
+	cmd.Flags().IntVar(&options.Rate, "rate", 200, "calls per second")
+	cmd.Flags().DurationVar(&options.For, "for", 20*time.Second, "duration of the measurement, for each protocol")
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -17,7 +17,7 @@ func newBenchFairness() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "fairness",
-		Short: "Measure how tenants that want more than there is share a pool",
+		Short: "Measure the sharing of a pool under overload",
 		Long: `Measure fairness on a private PostgreSQL with fsync on.
 
 First a noisy neighbour: one tenant has a backlog of ready tasks, another wants one task each
@@ -35,11 +35,11 @@ always wait: what part of the worker-seconds does each get?`,
 			return render(cmd.OutOrStdout(), form, result, func(w io.Writer) { fairnessLines(w, result) })
 		},
 	}
-	cmd.Flags().IntVar(&options.Backlog, "backlog", 100_000, "ready tasks of the noisy tenant")
-	cmd.Flags().IntVar(&options.Tenants, "tenants", 20_000, "tenants that wait together (0 leaves this part out)")
-	cmd.Flags().IntVar(&options.Tasks, "tasks", 10_000, "tasks that the tenants with weights are served")
-	cmd.Flags().DurationVar(&options.For, "for", 60*time.Second, "how long the quiet tenant asks for a task each second")
-	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
+	cmd.Flags().IntVar(&options.Backlog, "backlog", 100_000, "number of ready tasks of the noisy tenant")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 20_000, "number of waiting tenants (0: skip this part)")
+	cmd.Flags().IntVar(&options.Tasks, "tasks", 10_000, "number of tasks of the tenants with weights")
+	cmd.Flags().DurationVar(&options.For, "for", 60*time.Second, "time for which the quiet tenant requests a task each second")
+	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL (default: a private one)")
 	addOutput(cmd, &form)
 	return cmd
 }

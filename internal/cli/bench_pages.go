@@ -18,8 +18,8 @@ func newBenchPages() *cobra.Command {
 		Use:   "pages",
 		Short: "Measure every page of the web UI over a long history",
 		Long: `Measure every page of the web UI over a long history, on a private PostgreSQL with fsync on:
-runs of one task are triggered and worked off as everybody would, and then each page is
-asked for, one after the other.`,
+runs of one task are triggered and executed through the API, and then each page is requested, one
+after the other.`,
 		Example: "  servo bench pages\n  servo bench pages --runs 1000000",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -27,7 +27,7 @@ asked for, one after the other.`,
 				return fmt.Errorf("find this binary: %w", err)
 			}
 			if form.forPeople() {
-				options.Told = func(r bench.PageResult) error {
+				options.Progress = func(r bench.PageResult) error {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), "%-60s p50 %7.1f ms  worst %7.1f ms  %7d bytes\n", r.Page, r.P50, r.Worst, r.Bytes)
 					return err
 				}
@@ -43,9 +43,9 @@ asked for, one after the other.`,
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&options.Runs, "runs", 100_000, "how many runs there have been")
-	cmd.Flags().IntVar(&options.Tenants, "tenants", 20, "how many tenants they belong to")
-	cmd.Flags().IntVar(&options.Looks, "looks", 15, "how often each page is asked for")
+	cmd.Flags().IntVar(&options.Runs, "runs", 100_000, "number of runs")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 20, "number of tenants of the runs")
+	cmd.Flags().IntVar(&options.Looks, "looks", 15, "number of requests for each page")
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -15,7 +15,7 @@ func newBenchSchedules() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "schedules",
-		Short: "Measure how fast configs that are all due fire",
+		Short: "Measure how fast due configs fire",
 		Long: `Measure firing on a private PostgreSQL with fsync on.
 
 Configs of many tenants are all due at the same second: how long until each has its run, with
@@ -30,7 +30,7 @@ its task ready? First one loop with many configs, then many loops at the same ti
   per slot     %.3f statements, %.0f bytes of WAL, %.0f µs of PostgreSQL, %.0f µs of Go
   memory       %.0f MiB live at most
 `, r.Configs, r.Loops, r.Batch, r.Seconds, r.PerSecond, r.Looks, r.BatchP50, r.BatchP99, r.Statements, r.WALBytes, r.PostgresUS, r.GoUS, r.HeapMiB)
-					for _, s := range r.Dearest {
+					for _, s := range r.Expensive {
 						_, err = fmt.Fprintf(cmd.OutOrStdout(), "    %-40s %6d calls %8.1f ms %7d rows\n", s.Name, s.Calls, s.MS, s.Rows)
 					}
 					return err
@@ -43,13 +43,13 @@ its task ready? First one loop with many configs, then many loops at the same ti
 			return render(cmd.OutOrStdout(), form, results, nil)
 		},
 	}
-	cmd.Flags().IntSliceVar(&options.Configs, "configs", []int{10_000, 100_000}, "how many are due at once, one measurement each")
-	cmd.Flags().IntVar(&options.Loops, "loops", 50, "loops that fire at the same time, in the last measurement")
-	cmd.Flags().IntVar(&options.Due, "due", 1000, "configs of the last measurement")
-	cmd.Flags().IntVar(&options.Batch, "batch", 0, "configs that a loop takes at once, in the last measurement (default an equal share)")
-	cmd.Flags().BoolVar(&options.Profile, "profile", false, "show the dearest statements")
-	cmd.Flags().IntVar(&options.Tenants, "tenants", 100, "how many tenants")
-	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL to use instead of a private one")
+	cmd.Flags().IntSliceVar(&options.Configs, "configs", []int{10_000, 100_000}, "numbers of due configs, one measurement each")
+	cmd.Flags().IntVar(&options.Loops, "loops", 50, "number of concurrent loops in the last measurement")
+	cmd.Flags().IntVar(&options.Due, "due", 1000, "number of configs in the last measurement")
+	cmd.Flags().IntVar(&options.Batch, "batch", 0, "batch size of a loop in the last measurement (default: an equal share)")
+	cmd.Flags().BoolVar(&options.Profile, "profile", false, "show the most expensive statements")
+	cmd.Flags().IntVar(&options.Tenants, "tenants", 100, "number of tenants")
+	cmd.Flags().StringVar(&options.Database, "database", "", "URL of a PostgreSQL (default: a private one)")
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -19,7 +19,7 @@ func newBenchTasks() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "Measure a whole installation, over the network",
+		Short: "Measure an installation over the network",
 		Long: `Measure a whole installation: a private PostgreSQL with fsync on, a server and a worker,
 each a process of its own, talking over the network. The tasks do nothing, so what is
 measured is Servo.
@@ -44,8 +44,8 @@ Scenarios: ` + strings.Join(bench.TaskScenarioNames(), ", ") + `. Without --scen
 			return render(cmd.OutOrStdout(), form, results, nil)
 		},
 	}
-	cmd.Flags().StringArrayVar(&options.Scenarios, "scenario", nil, "what to run; may be given several times")
-	cmd.Flags().IntVar(&options.Tasks, "tasks", 0, "how many tasks the throughput scenarios run (0: 50,000)")
+	cmd.Flags().StringArrayVar(&options.Scenarios, "scenario", nil, "scenario, repeatable (default: all)")
+	cmd.Flags().IntVar(&options.Tasks, "tasks", 0, "number of tasks of the throughput scenarios (0: 50,000)")
 	addOutput(cmd, &form)
 	return cmd
 }
@@ -75,6 +75,6 @@ func newBenchWorker() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&options.Server, "server", "", "address of the server")
-	cmd.Flags().IntVar(&options.Slots, "slots", 200, "how many tasks at once")
+	cmd.Flags().IntVar(&options.Slots, "slots", 200, "capacity of the worker")
 	return cmd
 }

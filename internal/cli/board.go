@@ -10,8 +10,8 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// board is what a watcher knows about a run from the events that it has seen. It is pure:
-// it reads no clock and calls nobody.
+// board is the state of a run, folded from its events. It is pure: it reads no clock and makes no
+// calls.
 type board struct {
 	pipeline  string
 	state     servov1.Run_State
@@ -39,7 +39,7 @@ func newBoard() *board {
 	return &board{byID: map[string]*boardTask{}, counts: map[servov1.Task_State]int{}}
 }
 
-// apply folds an event in, and says in words what happened.
+// apply folds an event in and returns its description.
 func (b *board) apply(e *servov1.Event) string {
 	if e.GetTask() != "" {
 		t := b.task(e.GetTask())
@@ -50,7 +50,7 @@ func (b *board) apply(e *servov1.Event) string {
 	return "run " + b.applyRun(e)
 }
 
-// task is a task that may be heard of before the event that made it.
+// task returns a task, which may occur before the event that created it.
 func (b *board) task(id string) *boardTask {
 	t := b.byID[id]
 	if t == nil {
@@ -100,7 +100,7 @@ func (b *board) applyRun(e *servov1.Event) string {
 	}
 }
 
-// addTasks puts the tasks of an event on the board, and says how many they are.
+// addTasks adds the tasks of an event and returns their number.
 func (b *board) addTasks(data *structpb.Struct) int {
 	specs := data.GetFields()["tasks"].GetListValue().GetValues()
 	for _, value := range specs {
@@ -170,7 +170,7 @@ func (b *board) move(t *boardTask, e *servov1.Event) {
 	}
 }
 
-// words is what an event says, for a line of its own.
+// words describes an event in one line.
 func (t *boardTask) words(b *board, e *servov1.Event) string {
 	data, at := e.GetData(), e.GetRecordedAt().AsTime()
 	switch e.GetType() {
@@ -224,7 +224,7 @@ func (t *boardTask) words(b *board, e *servov1.Event) string {
 	}
 }
 
-// failure is the error of an event: its code and what it says.
+// failure is the error of an event: its code and message.
 func failure(data *structpb.Struct) string {
 	f := data.GetFields()["error"].GetStructValue()
 	return clip(strings.TrimSuffix(text(f, "code")+": "+text(f, "message"), ": "), 200)

@@ -14,8 +14,8 @@ func newCanon() *cobra.Command {
 		Short: "Print a JSON document in the canonical form of RFC 8785",
 		Long: `Print a JSON document in the canonical form of RFC 8785, without a newline at the end.
 
-What is ambiguous is refused with the place where it stands: keys that are there twice,
-lone surrogates, invalid UTF-8, anything after the document, numbers beyond doubles.`,
+Ambiguous input is refused with its position: duplicate keys, lone surrogates, invalid UTF-8,
+anything after the document, numbers beyond doubles.`,
 		Example: `  servo canon manifest.json
   servo canon - < manifest.json | sha256sum`,
 		Args: exactly(1),

@@ -49,7 +49,7 @@ func complete(cmd *cobra.Command, source nameSource) ([]string, cobra.ShellCompD
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer func() { _ = s.client.Close() }() // its calls are over
-	s.sayTo(func(string) {})
+	s.reportTo(func(string) {})
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
 	found, err := source(s, ctx)

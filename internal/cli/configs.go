@@ -18,95 +18,79 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// newConfigs looks after configs.
+// newConfigs is the group of commands about configs.
 func newConfigs() *cobra.Command {
-	return group("configs", "Look after configs: what runs when, for which tenant",
-		newConfigsApply(), newConfigsAudit(), newConfigsCreate(), newConfigsDelete(), newConfigsEdit(), newConfigsExport(), newConfigsGet(), newConfigsList(),
-		newConfigsPause(), newConfigsPreview(), newConfigsReschedule(), newConfigsRestore(), newConfigsResume(), newConfigsTrigger())
+	return group("configs", "Manage configs: schedules and parameters of pipelines",
+		newConfigsApply(), newConfigsAudit(), newConfigsCreate(), newConfigsDelete(), newConfigsEdit(), newConfigsExport(),
+		newShow(ofConfig(spec{use: "get CONFIG", short: "Show a config and its state", example: "  servo configs get acme-aws-cost"}),
+			getConfig, func(w io.Writer, s *session, c *servov1.Config) { configText(w, s.paint, c, time.Now()) }),
+		newConfigsList(), newConfigsPause(), newConfigsPreview(), newConfigsReschedule(), newConfigsRestore(), newConfigsResume(), newConfigsTrigger())
 }
 
-// aboutConfig makes a command one about the config that its first argument names.
-func aboutConfig(cmd *cobra.Command, r *remote) *cobra.Command {
-	cmd.Args = exactly(1)
-	cmd.ValidArgsFunction = completion((*session).configNames)
-	if cmd.Long == "" {
-		cmd.Long = cmd.Short + "."
-	}
-	cmd.Long += "\n\nCONFIG is a name in the workspace, or an id."
-	addRemote(cmd, r)
-	addTenant(cmd, r)
-	return cmd
+// ofConfig describes a command about the config that its first argument names.
+func ofConfig(c spec) spec {
+	c.tenant = true
+	c.names = []nameSource{(*session).configNames}
+	c.long = firstText(c.long, c.short+".") + "\n\nCONFIG is a name in the workspace, or an id."
+	return c
 }
 
-// configNames are for completion.
-func (s *session) configNames(ctx context.Context) ([]string, error) {
-	tenant, err := s.requireTenant(ctx)
-	if err != nil {
-		return nil, err
-	}
-	configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: s.Workspace}), offeredNames)
-	var names []string
-	for _, c := range configs {
-		names = append(names, c.GetName()+"\t"+clean(c.GetSpec().GetPipeline()))
-	}
-	return names, err
+// getConfig returns the config that the first argument names.
+func getConfig(ctx context.Context, s *session) (*servov1.Config, error) {
+	return s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: s.Tenant, Workspace: s.Workspace, Config: s.args[0]})
 }
 
 func newConfigsList() *cobra.Command {
 	var (
-		r                       remote
 		pipeline, prefix, state string
 		labels                  []string
-		everybody, deleted      bool
-		limit                   int
+		allTenants, deleted     bool
 	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List configs, the oldest first",
-		Example: `  servo configs list --label provider=AWS --label domain=COST
+	return newList(spec{
+		short: "List configs, oldest first", limit: "configs",
+		example: `  servo configs list --label provider=AWS --label domain=COST
   servo configs list --state disabled --limit 0 -o json
   servo configs list --deleted`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			req := &servov1.ListConfigsRequest{Workspace: s.Workspace, Pipeline: pipeline, NamePrefix: prefix, Label: labels, Deleted: deleted, PageSize: pageSize(limit)}
-			if state != "" {
-				wanted, err := states[servov1.Config_State]([]string{state}, servov1.Config_State_value)
-				if err != nil {
-					return err
-				}
-				if len(wanted) > 1 {
-					return usageFault(s.cmd, "--state takes one state")
-				}
-				req.State = wanted[0]
-			}
-			var err error
-			if !everybody {
-				if req.Tenant, err = s.requireTenant(ctx); err != nil {
-					return err
-				}
-			}
-			configs, err := listed(s, client.AllConfigs(ctx, s.client, req), limit)
+		flags: func(cmd *cobra.Command) {
+			addTenant(cmd)
+			cmd.Flags().StringVar(&pipeline, "pipeline", "", "filter by pipeline")
+			completeFlag(cmd, "pipeline", (*session).pipelineNames)
+			cmd.Flags().StringVar(&prefix, "prefix", "", "filter by the beginning of the name")
+			cmd.Flags().StringVar(&state, "state", "", "filter by state: active, paused or disabled")
+			completeStates(cmd, servov1.Config_State_value)
+			cmd.Flags().BoolVar(&deleted, "deleted", false, "list deleted configs; servo configs restore restores one")
+			cmd.Flags().BoolVar(&allTenants, "all-tenants", false, "configs of all tenants (platform keys only)")
+			addLabels(cmd, &labels)
+		},
+	}, "no such configs; servo configs apply -f DIR", func(ctx context.Context, s *session) ([]*servov1.Config, error) {
+		req := &servov1.ListConfigsRequest{Workspace: s.Workspace, Pipeline: pipeline, NamePrefix: prefix, Label: labels, Deleted: deleted, PageSize: pageSize(s.limit)}
+		if state != "" {
+			wanted, err := states[servov1.Config_State]([]string{state}, servov1.Config_State_value)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return showAll(s, configs, "no such configs; servo configs apply -f DIR", func(w io.Writer) { configsTable(w, s.paint, configs, time.Now(), s.Form == outputWide) })
-		}),
-	}
-	cmd.Flags().StringVar(&pipeline, "pipeline", "", "only configs of this pipeline")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "only configs whose names begin so")
-	completeFlag(cmd, "pipeline", (*session).pipelineNames)
-	cmd.Flags().StringVar(&state, "state", "", "only active, paused or disabled ones")
-	completeStates(cmd, servov1.Config_State_value)
-	cmd.Flags().BoolVar(&deleted, "deleted", false, "deleted configs; servo configs restore restores one")
-	cmd.Flags().BoolVar(&everybody, "all-tenants", false, "configs of all tenants, for the installation's operators")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only configs with this label, as name=value; several must all be there")
-	addLimit(cmd, &limit, "configs")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+			if len(wanted) > 1 {
+				return nil, usageFault(s.cmd, "--state takes one state")
+			}
+			req.State = wanted[0]
+		}
+		if !allTenants {
+			var err error
+			if req.Tenant, err = s.requireTenant(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return listed(s, client.AllConfigs(ctx, s.client, req))
+	}, configsTable)
 }
 
-func configsTable(w io.Writer, p palette, configs []*servov1.Config, now time.Time, wide bool) {
+// addLabels gives a command the filter --label.
+func addLabels(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "label", nil, "filter by label, as name=value; repeatable, all must match")
+}
+
+func configsTable(w io.Writer, v view, configs []*servov1.Config) {
+	p, now, wide := v.paint, v.now, v.wide
 	deleted := slices.ContainsFunc(configs, func(c *servov1.Config) bool { return c.GetDeletedAt() != nil })
 	tenants := slices.ContainsFunc(configs, func(c *servov1.Config) bool { return c.GetTenant() != configs[0].GetTenant() })
 	var t table
@@ -141,7 +125,7 @@ func configsTable(w io.Writer, p palette, configs []*servov1.Config, now time.Ti
 	t.print(w)
 }
 
-// configName says the workspace where it is not the usual one.
+// configName includes the workspace unless it is "default".
 func configName(c *servov1.Config) string {
 	if c.GetWorkspace() == "default" {
 		return clean(c.GetName())
@@ -156,7 +140,7 @@ func lastRunText(p palette, r *servov1.LastRun, now time.Time) string {
 	return p.state(r.GetState().String()) + " " + age(now, r.GetFinishedAt())
 }
 
-// instant is a time as others read it.
+// instant is a time in UTC.
 func instant(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return "-"
@@ -164,7 +148,7 @@ func instant(at *timestamppb.Timestamp) string {
 	return at.AsTime().UTC().Format(time.RFC3339)
 }
 
-// scheduleText says when a config fires.
+// scheduleText describes the trigger of a config.
 func scheduleText(spec *servov1.ConfigSpec) string {
 	t := spec.GetTrigger()
 	text := ""
@@ -189,26 +173,6 @@ func scheduleText(spec *servov1.ConfigSpec) string {
 		text += " " + zone
 	}
 	return text
-}
-
-func newConfigsGet() *cobra.Command {
-	var r remote
-	return aboutConfig(&cobra.Command{
-		Use:     "get CONFIG",
-		Short:   "Show a config: what it says, and where it stands",
-		Example: "  servo configs get acme-aws-cost",
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(c, func(w io.Writer) { configText(w, s.paint, c, time.Now()) })
-		}),
-	}, &r)
 }
 
 func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
@@ -254,7 +218,7 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 		line("last run", c.GetLastRun().GetId()+" "+lastRunText(p, c.GetLastRun(), now))
 	}
 	if c.GetConsecutiveFailures() > 0 {
-		line("failures", fmt.Sprintf("%d one after the other", c.GetConsecutiveFailures()))
+		line("failures", fmt.Sprintf("%d in a row", c.GetConsecutiveFailures()))
 	}
 	for _, warning := range c.GetWarnings() {
 		line("warning", clean(warning))
@@ -262,7 +226,7 @@ func configText(w io.Writer, p palette, c *servov1.Config, now time.Time) {
 	line("version", fmt.Sprintf("%d, of %s", c.GetVersion(), when(now, c.GetUpdatedAt())))
 }
 
-// nextText says when a config fires next.
+// nextText states when a config fires next.
 func nextText(c *servov1.Config) string {
 	switch {
 	case c.GetNextSlot() != nil:
@@ -273,10 +237,10 @@ func nextText(c *servov1.Config) string {
 	return "it has no slots"
 }
 
-// warn says on standard error what the settings of a config do together that is easily missed.
+// warn reports effects of a config's settings that are easily missed.
 func (s *session) warn(name string, warnings []string) {
 	for _, text := range warnings {
-		s.say("warning: config %s: %s", clean(name), clean(text))
+		s.report("warning: config %s: %s", clean(name), clean(text))
 	}
 }
 
@@ -289,7 +253,7 @@ func labelsText(c *servov1.Config) string {
 	return strings.Join(labels, ", ")
 }
 
-// configState is the state, since when and why.
+// configState is the state with its time and reason.
 func configState(p palette, c *servov1.Config, now time.Time) string {
 	text, why := p.state(c.GetState().String()), c.GetDisabledReason()
 	if c.GetState() == servov1.Config_PAUSED {
@@ -304,51 +268,39 @@ func configState(p palette, c *servov1.Config, now time.Time) string {
 
 func newConfigsCreate() *cobra.Command {
 	var (
-		r            remote
-		file, reason string
+		file      string
+		documents []document
 	)
-	cmd := &cobra.Command{
-		Use:     "create -f FILE",
-		Short:   "Make a config of a file that has one",
-		Long:    "Make a config of a file that has one, YAML or JSON. One that exists is not changed: servo configs apply does that.",
-		Example: "  servo configs create -f acme-aws-cost.yaml",
-		Args:    exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
+	return newCall(spec{
+		use: "create -f FILE", short: "Create a config from a file", tenant: true, reason: true,
+		long:    "Create a config from a file with one config, YAML or JSON. A config that exists is not changed: use servo configs apply for that.",
+		example: "  servo configs create -f acme-aws-cost.yaml",
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVarP(&file, "file", "f", "", "config file, YAML or JSON, or - for standard input")
+		},
+		check: func(s *session) (err error) {
 			if file == "" {
-				return usageFault(s.cmd, "--file is needed: a file, or - for standard input")
+				return usageFault(s.cmd, "--file is missing: give a file, or - for standard input")
 			}
-			documents, err := readConfigs(s.cmd, file, s.Workspace)
-			if err != nil {
-				return err
-			}
-			if len(documents) > 1 {
+			if documents, err = readConfigs(s.cmd, file, s.Workspace); err == nil && len(documents) > 1 {
 				return fault.New(fault.InvalidArgument, fmt.Sprintf("%s has %d configs", file, len(documents)), fault.Field("--file"), fault.Remedy("use servo configs apply"))
 			}
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			in := documents[0].input
-			c, err := s.client.Configs().CreateConfig(ctx, &servov1.CreateConfigRequest{
-				Tenant: tenant, Workspace: documents[0].workspace, Name: in.GetName(), Spec: in.GetSpec(), Enabled: in.Enabled, Reason: reason,
-			})
-			if p, ok := errors.AsType[*client.Problem](err); ok {
-				return inFile(p, documents[0])
-			}
-			if err != nil {
-				return err
-			}
-			s.warn(configName(c), c.GetWarnings())
-			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "config %s created; %s\n", configName(c), nextText(c))
-			})
-		}),
-	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "the config, YAML or JSON, or - for standard input")
-	addReason(cmd, &reason)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+			return err
+		},
+	}, func(ctx context.Context, s *session) error {
+		in := documents[0].input
+		c, err := s.client.Configs().CreateConfig(ctx, &servov1.CreateConfigRequest{
+			Tenant: s.Tenant, Workspace: documents[0].workspace, Name: in.GetName(), Spec: in.GetSpec(), Enabled: in.Enabled, Reason: s.reason,
+		})
+		if p, ok := errors.AsType[*client.Problem](err); ok {
+			return inFile(p, documents[0])
+		}
+		if err != nil {
+			return err
+		}
+		s.warn(configName(c), c.GetWarnings())
+		return s.show(c, func(w io.Writer) { fmt.Fprintf(w, "config %s created; %s\n", configName(c), nextText(c)) })
+	})
 }
 
 // inFile names the fields of a problem as the file does.
@@ -366,113 +318,44 @@ func inFile(p *client.Problem, d document) error {
 }
 
 func newConfigsDelete() *cobra.Command {
-	var (
-		r       remote
-		version int32
-		reason  string
-		force   bool
-		labels  byLabel
-	)
-	cmd := aboutConfig(&cobra.Command{
-		Use:   "delete CONFIG|--label NAME=VALUE",
-		Short: "End a config; its runs go on, its ledger stays",
-		Long: `End a config. Its runs go on, its ledger stays, its name is free. While other configs run after it
-or depend on it that is refused, unless it is forced: then their slots find that it has not
-succeeded.`,
-		Example: `  servo configs delete acme-aws-cost --reason "the account is closed"`,
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return labels.each(ctx, s, tenant, "delete", "deleted", func(c *servov1.Config) error {
-					_, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason, Force: force})
-					return err
-				})
-			}
-			gone, err := s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Version: version, Reason: reason, Force: force})
-			if err != nil {
-				return err
-			}
-			return s.show(gone, func(w io.Writer) { fmt.Fprintf(w, "config %s is deleted\n", clean(args[0])) })
-		}),
-	}, &r)
-	cmd.Flags().Int32Var(&version, "version", 0, "only if the config is still at this version (0: whatever is there)")
-	cmd.Flags().BoolVar(&force, "force", false, "although other configs run after it or depend on it")
-	addReason(cmd, &reason)
-	labels.add(cmd)
-	return cmd
+	var force bool
+	return forConfigs("delete", "deleted", spec{
+		short: "Delete a config (its runs continue)", version: "config",
+		long: `Delete a config. Its runs continue, the record of its slots is kept, and its name is free. The
+command is refused while other configs run after it or depend on it, unless --force is given:
+then their slots find that it has not succeeded.`,
+		example: `  servo configs delete acme-aws-cost --reason "the account is closed"`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().BoolVar(&force, "force", false, "delete although other configs run after it or depend on it")
+		},
+	}, func(ctx context.Context, s *session, workspace, config string) (*servov1.DeleteConfigResponse, error) {
+		return s.client.Configs().DeleteConfig(ctx, &servov1.DeleteConfigRequest{
+			Tenant: s.Tenant, Workspace: workspace, Config: config, Version: s.version, Reason: s.reason, Force: force,
+		})
+	}, func(w io.Writer, s *session, _ *servov1.DeleteConfigResponse) {
+		fmt.Fprintf(w, "config %s deleted\n", clean(s.args[0]))
+	})
 }
 
 func newConfigsPause() *cobra.Command {
-	var (
-		r      remote
-		reason string
-		labels byLabel
-	)
-	cmd := aboutConfig(&cobra.Command{
-		Use:     "pause CONFIG|--label NAME=VALUE",
-		Short:   "Stop the slots of a config",
-		Example: `  servo configs pause acme-aws-cost --reason "the API is down"`,
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return labels.each(ctx, s, tenant, "pause", "paused", func(c *servov1.Config) error {
-					_, err := s.client.Configs().PauseConfig(ctx, &servov1.PauseConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason})
-					return err
-				})
-			}
-			c, err := s.client.Configs().PauseConfig(ctx, &servov1.PauseConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Reason: reason})
-			if err != nil {
-				return err
-			}
-			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "config %s is %s\ngo on: servo configs resume %s%s\n", configName(c), configState(s.paint, c, time.Now()), clean(args[0]), s.again())
-			})
-		}),
-	}, &r)
-	addReason(cmd, &reason)
-	labels.add(cmd)
-	return cmd
+	return forConfigs("pause", "paused", spec{
+		short: "Pause a config: its slots do not fire", example: `  servo configs pause acme-aws-cost --reason "the API is down"`,
+	}, func(ctx context.Context, s *session, workspace, config string) (*servov1.Config, error) {
+		return s.client.Configs().PauseConfig(ctx, &servov1.PauseConfigRequest{Tenant: s.Tenant, Workspace: workspace, Config: config, Reason: s.reason})
+	}, func(w io.Writer, s *session, c *servov1.Config) {
+		fmt.Fprintf(w, "config %s is %s\nresume: servo configs resume %s%s\n", configName(c), configState(s.paint, c, time.Now()), clean(s.args[0]), s.again())
+	})
 }
 
 func newConfigsResume() *cobra.Command {
-	var (
-		r      remote
-		reason string
-		labels byLabel
-	)
-	cmd := aboutConfig(&cobra.Command{
-		Use:   "resume CONFIG|--label NAME=VALUE",
-		Short: "Let the slots of a paused or disabled config fire again",
-		Long: `Let the slots of a paused or disabled config fire again, from the next one on. Those that have
-passed do not fire: the ledger says why. Failures are counted anew.`,
-		Example: "  servo configs resume acme-aws-cost",
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return labels.each(ctx, s, tenant, "resume", "resumed", func(c *servov1.Config) error {
-					_, err := s.client.Configs().ResumeConfig(ctx, &servov1.ResumeConfigRequest{Tenant: tenant, Config: c.GetId(), Reason: reason})
-					return err
-				})
-			}
-			c, err := s.client.Configs().ResumeConfig(ctx, &servov1.ResumeConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0], Reason: reason})
-			if err != nil {
-				return err
-			}
-			return s.show(c, func(w io.Writer) {
-				fmt.Fprintf(w, "config %s goes on; %s\n", configName(c), nextText(c))
-			})
-		}),
-	}, &r)
-	addReason(cmd, &reason)
-	labels.add(cmd)
-	return cmd
+	return forConfigs("resume", "resumed", spec{
+		short: "Resume a paused or disabled config",
+		long: `Resume a paused or disabled config, from its next slot on. Past slots do not fire; the list of
+slots gives the reason. The count of failures starts again at 0.`,
+		example: "  servo configs resume acme-aws-cost",
+	}, func(ctx context.Context, s *session, workspace, config string) (*servov1.Config, error) {
+		return s.client.Configs().ResumeConfig(ctx, &servov1.ResumeConfigRequest{Tenant: s.Tenant, Workspace: workspace, Config: config, Reason: s.reason})
+	}, func(w io.Writer, _ *session, c *servov1.Config) {
+		fmt.Fprintf(w, "config %s resumed; %s\n", configName(c), nextText(c))
+	})
 }

@@ -29,25 +29,31 @@ const (
 	shownConfigs   = 200     // of a difference; the others are counted
 )
 
-// newConfigsApply makes configs what files say.
+// applyFlags are the flags of the commands that apply configs.
+type applyFlags struct{ dryRun, yes bool }
+
+func (f *applyFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the changes without applying them")
+	addYes(cmd, &f.yes)
+}
+
 func newConfigsApply() *cobra.Command {
 	var (
-		r            remote
-		file, reason string
-		dryRun, yes  bool
-		prune        bool
-		labels       []string
+		file      string
+		f         applyFlags
+		prune     bool
+		labels    []string
+		documents []document
 	)
-	cmd := &cobra.Command{
-		Use:   "apply -f DIR|FILE",
-		Short: "Make configs what files say",
-		Long: `Make configs what files say, and show first what changes: + is new, ~ is changed, with what each
-field was and is, - is deleted. What is so already stays as it is. Configs that no file names stay
-too, unless --prune deletes those of the workspaces that the files name; --label limits it to
-configs with that label.
+	return newCall(spec{
+		use: "apply -f DIR|FILE", short: "Create and update configs from files", tenant: true, reason: true,
+		long: `Create and update configs from files, and show the changes first: + is new, ~ is changed, with
+the old and new value of each field, - is deleted. Configs that no file names are kept, unless
+--prune deletes those of the workspaces that the files name; --label limits it to configs with
+that label.
 
-Files are YAML or JSON, one config for each document, all of one tenant. Of a directory those
-are read that end in .yaml, .yml or .json, and those of the directories below it. The output of
+Files are YAML or JSON, one config for each document, all of one tenant. In a directory the files
+that end in .yaml, .yml or .json are read, and those of the directories below it. The output of
 servo configs export and of servo configs get -o yaml can be applied as well.
 
   name: acme-aws-cost
@@ -56,52 +62,43 @@ servo configs export and of servo configs get -o yaml can be applied as well.
   trigger: {cron: "0 2 * * *"}
   timezone: Europe/Berlin
 
-Everything is checked before the first config is written: if one is wrong, nothing is stored.`,
-		Example: `  servo configs apply -f configs/acme --tenant acme --dry-run
+All configs are checked before the first is stored: if one is invalid, none is stored.`,
+		example: `  servo configs apply -f configs/acme --tenant acme --dry-run
   servo configs apply -f configs/acme --tenant acme --yes --reason "new accounts"`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			if file == "" {
-				return usageFault(s.cmd, "--file is needed: a file, a directory, or - for standard input")
+		flags: func(cmd *cobra.Command) {
+			f.add(cmd)
+			cmd.Flags().StringVarP(&file, "file", "f", "", "file, directory, or - for standard input")
+			cmd.Flags().BoolVar(&prune, "prune", false, "delete configs of these workspaces that no file names")
+			cmd.Flags().StringArrayVar(&labels, "label", nil, "label of configs that --prune may delete, as name=value; repeatable")
+		},
+		check: func(s *session) (err error) {
+			switch {
+			case file == "":
+				return usageFault(s.cmd, "--file is missing: give a file, a directory, or - for standard input")
+			case file == stdinName && !f.yes && !f.dryRun:
+				return usageFault(s.cmd, "standard input has the configs; pass --yes or --dry-run")
 			}
-			if file == stdinName && !yes && !dryRun {
-				return usageFault(s.cmd, "standard input cannot be asked: say --yes or --dry-run")
-			}
-			documents, err := readConfigs(s.cmd, file, s.Workspace)
-			if err != nil {
+			documents, err = readConfigs(s.cmd, file, s.Workspace)
+			return err
+		},
+	}, func(ctx context.Context, s *session) (err error) {
+		var gone []*servov1.Config
+		if prune {
+			if gone, err = s.notIn(ctx, documents, labels); err != nil {
 				return err
 			}
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			var gone []*servov1.Config
-			if prune {
-				if gone, err = s.notIn(ctx, tenant, documents, labels); err != nil {
-					return err
-				}
-			} else if len(labels) > 0 {
-				return usageFault(s.cmd, "--label needs --prune")
-			}
-			return s.applyConfigs(ctx, tenant, documents, gone, reason, dryRun, yes)
-		}),
-	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "a file, a directory, or - for standard input")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete configs of these workspaces that no file names")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "with --prune: only configs with this label, as name=value")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	addReason(cmd, &reason)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		} else if len(labels) > 0 {
+			return usageFault(s.cmd, "--label needs --prune")
+		}
+		return s.applyConfigs(ctx, documents, gone, f)
+	})
 }
 
-// applyConfigs saves the configs of documents and deletes those that are gone.
-func (s *session) applyConfigs(ctx context.Context, tenant string, documents []document, gone []*servov1.Config, reason string, dryRun, yes bool) error {
-	calls := callsOf(tenant, documents, reason)
-	if len(calls) > 1 { // what others name is saved first
-		calls = callsOf(tenant, namedFirst(documents), reason)
+// applyConfigs saves the configs of documents and deletes those in gone.
+func (s *session) applyConfigs(ctx context.Context, documents []document, gone []*servov1.Config, f applyFlags) error {
+	calls := callsOf(s.Tenant, documents, s.reason)
+	if len(calls) > 1 { // configs that others name are saved first
+		calls = callsOf(s.Tenant, namedFirst(documents), s.reason)
 		expect(calls)
 	}
 	would, err := s.sendConfigs(ctx, calls, true)
@@ -113,7 +110,7 @@ func (s *session) applyConfigs(ctx context.Context, tenant string, documents []d
 			s.warn(c.GetName(), c.GetWarnings())
 		}
 	}
-	if dryRun {
+	if f.dryRun {
 		return s.show(would, func(w io.Writer) {
 			differences(w, s.paint, would)
 			prunedLines(w, s.paint, gone)
@@ -127,41 +124,41 @@ func (s *session) applyConfigs(ctx context.Context, tenant string, documents []d
 		differences(s.cmd.OutOrStdout(), s.paint, would)
 		prunedLines(s.cmd.OutOrStdout(), s.paint, gone)
 	}
-	if !yes {
-		if err := confirm(s.cmd, fmt.Sprintf("apply %s to %s?", appliedText(would)+prunedText(gone), tenant)); err != nil {
+	if !f.yes {
+		if err := confirm(s.cmd, fmt.Sprintf("apply %s to %s?", appliedText(would)+prunedText(gone), s.Tenant)); err != nil {
 			return err
 		}
 	}
 	done, err := s.sendConfigs(ctx, calls, false)
 	if err != nil {
-		s.say("applied before that: %s", appliedText(done))
+		s.report("applied before the failure: %s", appliedText(done))
 		return err
 	}
 	for i, c := range gone {
 		// Forced: the configs that name it are deleted as well (notIn).
-		req := &servov1.DeleteConfigRequest{Tenant: tenant, Config: c.GetId(), Version: c.GetVersion(), Reason: reason, Force: true}
+		req := &servov1.DeleteConfigRequest{Tenant: s.Tenant, Config: c.GetId(), Version: c.GetVersion(), Reason: s.reason, Force: true}
 		if _, err := s.client.Configs().DeleteConfig(ctx, req); err != nil {
-			s.say("applied before that: %s", appliedText(done)+prunedText(gone[:i]))
+			s.report("applied before the failure: %s", appliedText(done)+prunedText(gone[:i]))
 			return err
 		}
 	}
 	return s.show(done, func(w io.Writer) {
-		fmt.Fprintf(w, "applied to %s: %s\n", clean(tenant), appliedText(done)+prunedText(gone))
+		fmt.Fprintf(w, "applied to %s: %s\n", clean(s.Tenant), appliedText(done)+prunedText(gone))
 	})
 }
 
-// configCall is one call, and the documents that it is about.
+// configCall is one call with its documents.
 type configCall struct {
 	request   *servov1.ApplyConfigsRequest
 	documents []document
 }
 
-// callsOf puts documents into calls: those of a workspace together, in their order, as many as
-// one call takes.
+// callsOf distributes documents over calls: those of a workspace together, in their order, as many
+// as one call permits.
 func callsOf(tenant string, documents []document, reason string) (calls []configCall) {
 	open, sizes := map[string]int{}, map[string]int{}
 	for _, d := range documents {
-		size := proto.Size(d.input) + 10 // and what wraps it
+		size := proto.Size(d.input) + 10 // with its wrapping
 		at, ok := open[d.workspace]
 		if !ok || len(calls[at].documents) == configsPerCall || sizes[d.workspace]+size > bytesPerCall {
 			at = len(calls)
@@ -175,7 +172,7 @@ func callsOf(tenant string, documents []document, reason string) (calls []config
 	return calls
 }
 
-// sendConfigs makes the calls, and adds up what they answer.
+// sendConfigs makes the calls and adds up their answers.
 func (s *session) sendConfigs(ctx context.Context, calls []configCall, dryRun bool) (*servov1.ApplyConfigsResponse, error) {
 	sum := &servov1.ApplyConfigsResponse{}
 	for _, call := range calls {
@@ -237,7 +234,7 @@ func appliedText(answer *servov1.ApplyConfigsResponse) string {
 	return fmt.Sprintf("%d created, %d changed, %d unchanged", answer.GetCreated(), answer.GetChanged(), answer.GetUnchanged())
 }
 
-// differences shows what is new and what changes, field by field.
+// differences lists new configs, and the changed fields of others.
 func differences(w io.Writer, p palette, answer *servov1.ApplyConfigsResponse) {
 	shown := 0
 	for _, c := range answer.GetConfigs() {
@@ -261,7 +258,7 @@ func differences(w io.Writer, p palette, answer *servov1.ApplyConfigsResponse) {
 	}
 }
 
-// fieldChanges says of each field that differs what it was and is.
+// fieldChanges lists the old and new values of the fields that differ.
 func fieldChanges(before, after *structpb.Struct) (lines []string) {
 	old, now := map[string]string{}, map[string]string{}
 	leaves(old, "", before.AsMap())
@@ -273,9 +270,9 @@ func fieldChanges(before, after *structpb.Struct) (lines []string) {
 		is, has := now[name]
 		switch {
 		case had && !has:
-			lines = append(lines, fmt.Sprintf("%s: %s → not said", name, was))
+			lines = append(lines, fmt.Sprintf("%s: %s → not set", name, was))
 		case has && !had:
-			lines = append(lines, fmt.Sprintf("%s: not said → %s", name, is))
+			lines = append(lines, fmt.Sprintf("%s: not set → %s", name, is))
 		case was != is:
 			lines = append(lines, fmt.Sprintf("%s: %s → %s", name, was, is))
 		}
@@ -283,7 +280,7 @@ func fieldChanges(before, after *structpb.Struct) (lines []string) {
 	return lines
 }
 
-// leaves puts the values of an object under their paths.
+// leaves stores the values of an object by their paths.
 func leaves(into map[string]string, path string, object map[string]any) {
 	for key, value := range object {
 		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {

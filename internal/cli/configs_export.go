@@ -23,57 +23,45 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// newConfigsExport prints configs as files that apply reads.
 func newConfigsExport() *cobra.Command {
-	var (
-		r      remote
-		labels []string
-	)
-	cmd := &cobra.Command{
-		Use:   "export [CONFIG...]",
-		Short: "Print configs as YAML that apply reads",
-		Long: `Print configs as YAML, one document for each: those that are named, or all of the workspace.
-servo configs apply -f takes the output back and finds nothing to change.`,
-		Example: `  servo configs export --tenant acme >acme.yaml
+	var labels []string
+	cmd := newCall(spec{
+		use: "export [CONFIG...]", short: "Print configs as YAML that apply reads", tenant: true, names: []nameSource{(*session).configNames},
+		long: `Print configs as YAML, one document for each: the named ones, or all of the workspace.
+servo configs apply -f reads the output and finds nothing to change.`,
+		example: `  servo configs export --tenant acme >acme.yaml
   servo configs export --label provider=AWS >aws.yaml`,
-		ValidArgsFunction: completion((*session).configNames),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
+		flags: func(cmd *cobra.Command) { addLabels(cmd, &labels) },
+	}, func(ctx context.Context, s *session) error {
+		configs, err := s.configsNamed(ctx, s.args, labels)
+		if err != nil {
+			return err
+		}
+		for i, c := range configs {
+			text, err := configDocument(c)
 			if err != nil {
 				return err
 			}
-			configs, err := s.configsNamed(ctx, tenant, args, labels)
-			if err != nil {
-				return err
+			if i > 0 {
+				text = append([]byte("---\n"), text...)
 			}
-			for i, c := range configs {
-				text, err := configDocument(c)
-				if err != nil {
-					return err
-				}
-				if i > 0 {
-					text = append([]byte("---\n"), text...)
-				}
-				if _, err := s.cmd.OutOrStdout().Write(text); err != nil {
-					return wrote(err)
-				}
+			if _, err := s.cmd.OutOrStdout().Write(text); err != nil {
+				return wrote(err)
 			}
-			return nil
-		}),
-	}
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only configs with this label, as name=value; several must all be there")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
+		}
+		return nil
+	})
+	cmd.Args = cobra.ArbitraryArgs
 	return cmd
 }
 
-// configsNamed reads configs by their names, or if there are none all that have the labels.
-func (s *session) configsNamed(ctx context.Context, tenant string, names, labels []string) (configs []*servov1.Config, err error) {
+// configsNamed returns configs by their names, or without names all that have the labels.
+func (s *session) configsNamed(ctx context.Context, names, labels []string) (configs []*servov1.Config, err error) {
 	if len(names) == 0 {
-		return first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: s.Workspace, Label: labels, PageSize: pageSize(0)}), 0)
+		return first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: s.Tenant, Workspace: s.Workspace, Label: labels, PageSize: pageSize(0)}), 0)
 	}
 	for _, name := range names {
-		c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: name})
+		c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: s.Tenant, Workspace: s.Workspace, Config: name})
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +70,7 @@ func (s *session) configsNamed(ctx context.Context, tenant string, names, labels
 	return configs, nil
 }
 
-// configDocument is a config as a file has it: its name first, then what it says.
+// configDocument is a config as YAML: its name first, then its fields in order.
 func configDocument(c *servov1.Config) ([]byte, error) {
 	spec := proto.CloneOf(c.GetSpec())
 	if spec.GetTrigger() != nil {
@@ -108,10 +96,10 @@ func configDocument(c *servov1.Config) ([]byte, error) {
 	head := []struct {
 		name  string
 		value any
-		said  bool
+		given bool
 	}{{"name", c.GetName(), true}, {"workspace", c.GetWorkspace(), c.GetWorkspace() != "default"}, {"enabled", false, c.GetState() == servov1.Config_DISABLED}}
 	for _, h := range head {
-		if !h.said {
+		if !h.given {
 			continue
 		}
 		if err := add(h.name, h.value); err != nil {
@@ -132,57 +120,42 @@ func configDocument(c *servov1.Config) ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// newConfigsEdit opens a config in an editor and applies what was changed.
 func newConfigsEdit() *cobra.Command {
-	var (
-		r           remote
-		reason      string
-		dryRun, yes bool
-	)
-	cmd := aboutConfig(&cobra.Command{
-		Use:   "edit CONFIG",
-		Short: "Edit a config in $EDITOR and apply it",
-		Long: `Edit a config in the editor that VISUAL or EDITOR names, else vi. What changes is shown and
-applied once you agree. If somebody else has changed the config meanwhile, nothing is applied.`,
-		Example: "  EDITOR=nano servo configs edit acme-aws-cost",
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			c, err := s.client.Configs().GetConfig(ctx, &servov1.GetConfigRequest{Tenant: tenant, Workspace: s.Workspace, Config: args[0]})
-			if err != nil {
-				return err
-			}
-			before, err := configDocument(c)
-			if err != nil {
-				return err
-			}
-			file, err := edited(ctx, s.cmd, before)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = os.Remove(file) }() // what is left is in the temporary directory
-			documents, err := readConfigs(s.cmd, file, c.GetWorkspace())
-			if err != nil {
-				return err
-			}
-			d := documents[0]
-			if len(documents) != 1 || d.input.GetName() != c.GetName() || d.workspace != c.GetWorkspace() {
-				return fault.New(fault.InvalidArgument, "the file must have this one config, with its name and workspace", fault.Field("name"),
-					fault.Remedy("a config cannot be renamed: create another and delete this one"))
-			}
-			d.input.Version = c.GetVersion()
-			return s.applyConfigs(ctx, tenant, documents, nil, reason, dryRun, yes)
-		}),
-	}, &r)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	addReason(cmd, &reason)
-	return cmd
+	var f applyFlags
+	return newCall(ofConfig(spec{
+		use: "edit CONFIG", short: "Edit a config in $EDITOR and apply it", reason: true, flags: f.add,
+		long: `Edit a config in the editor that VISUAL or EDITOR names, else vi. The changes are shown and
+applied after a confirmation. If the config was changed meanwhile, nothing is applied.`,
+		example: "  EDITOR=nano servo configs edit acme-aws-cost",
+	}), func(ctx context.Context, s *session) error {
+		c, err := getConfig(ctx, s)
+		if err != nil {
+			return err
+		}
+		before, err := configDocument(c)
+		if err != nil {
+			return err
+		}
+		file, err := edited(ctx, s.cmd, before)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(file) }() // a leftover is in the temporary directory
+		documents, err := readConfigs(s.cmd, file, c.GetWorkspace())
+		if err != nil {
+			return err
+		}
+		d := documents[0]
+		if len(documents) != 1 || d.input.GetName() != c.GetName() || d.workspace != c.GetWorkspace() {
+			return fault.New(fault.InvalidArgument, "the file must have this one config, with its name and workspace", fault.Field("name"),
+				fault.Remedy("a config cannot be renamed: create another and delete this one"))
+		}
+		d.input.Version = c.GetVersion()
+		return s.applyConfigs(ctx, documents, nil, f)
+	})
 }
 
-// edited lets a person edit a text, and gives the file that has it.
+// edited opens a text in an editor and returns the name of the edited file.
 func edited(ctx context.Context, cmd *cobra.Command, text []byte) (name string, err error) {
 	file, err := os.CreateTemp("", "servo-config-*.yaml")
 	if err != nil {

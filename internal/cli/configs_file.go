@@ -31,7 +31,7 @@ const (
 	maxConfigFile  = 32 << 20
 	maxConfigNodes = 100_000 // of one document, with what its aliases stand for
 	maxConfigs     = 100_000
-	maxMistakes    = 50 // that are told at once
+	maxMistakes    = 50 // reported at once
 )
 
 // document is one config of a file.
@@ -42,11 +42,11 @@ type document struct {
 	input     *servov1.ConfigInput
 }
 
-// place says where a document is.
+// place is the file and the number of a document.
 func (d document) place() string { return fmt.Sprintf("%s, document %d", clean(d.file), d.number) }
 
 // readConfigs reads all configs of a file, of the files below a directory, or of standard
-// input, in the order of their names. All mistakes are told at once.
+// input, in the order of their names. All mistakes are reported at once.
 func readConfigs(cmd *cobra.Command, name, workspace string) ([]document, error) {
 	files, err := configFiles(cmd.Context(), name)
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *configReader) document(d *document, value any) {
 		"workspace": func(v any) (ok bool) { d.workspace, ok = v.(string); return ok },
 		"enabled":   func(v any) bool { on, ok := v.(bool); d.input.Enabled = &on; return ok },
 	} {
-		if given, said := fields[name]; said && !take(given) {
+		if given, ok := fields[name]; ok && !take(given) {
 			check.wrong(name, "is "+valueKind(given), remedyFor(given))
 		}
 		delete(fields, name)
@@ -192,7 +192,7 @@ func (r *configReader) document(d *document, value any) {
 	}
 	key := d.workspace + "/" + d.input.GetName()
 	if other, twice := r.seen[key]; twice {
-		check.wrong("name", clean(d.input.GetName())+" is there already: "+other, "say it once")
+		check.wrong("name", clean(d.input.GetName())+": duplicate name, see "+other, "remove one of them")
 	}
 	r.seen[key] = d.place()
 }
@@ -220,11 +220,11 @@ func answered(d *document, fields, spec map[string]any) map[string]any {
 	if ok {
 		delete(trigger, "expression") // follows from the template
 	}
-	return said(spec)
+	return withoutDefaults(spec)
 }
 
-// said is an object without what is not set: a list of all fields has these too.
-func said(object map[string]any) map[string]any {
+// withoutDefaults removes unset fields, which a list of all fields includes.
+func withoutDefaults(object map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range object {
 		switch v := value.(type) {
@@ -248,7 +248,7 @@ func said(object map[string]any) map[string]any {
 			}
 		case map[string]any:
 			if name != "parameters" { // whose values are the tenant's own
-				v = said(v)
+				v = withoutDefaults(v)
 			}
 			if len(v) == 0 {
 				continue
@@ -335,8 +335,8 @@ func below(path, field string) string {
 	return path + "." + clean(field)
 }
 
-// specCheck compares a document with a message of the contract, so that a mistake is told in
-// the words of the file.
+// specCheck compares a document with a message of the contract, to report mistakes in the
+// terms of the file.
 type specCheck struct {
 	wrong func(field, message, remedy string)
 }
@@ -447,7 +447,7 @@ func valueKind(value any) string {
 func remedyFor(value any) string {
 	switch value.(type) {
 	case nil:
-		return "leave it out, or say something"
+		return "remove it, or set a value"
 	case bool, float64:
 		return fmt.Sprintf("write it as it must be; in quotes it is text: %q", fmt.Sprint(value))
 	default:

@@ -19,8 +19,8 @@ func named(spec *servov1.ConfigSpec) (names []string) {
 // placeName is a config among documents of several workspaces.
 type placeName struct{ workspace, name string }
 
-// namedFirst puts documents behind those that they name, and otherwise leaves them in their
-// order. Of a circle somebody is first.
+// namedFirst orders documents after those that they name, and otherwise keeps their order. A cycle
+// is broken at its first document.
 func namedFirst(documents []document) []document {
 	byName := make(map[placeName]int, len(documents))
 	for i, d := range documents {
@@ -47,7 +47,7 @@ func namedFirst(documents []document) []document {
 	return ordered
 }
 
-// expect tells each call which of the configs that it names are saved by the calls before it:
+// expect adds to each call which of the configs that it names are saved by the calls before it:
 // a dry run saves none.
 func expect(calls []configCall) {
 	saved := map[placeName]bool{}

@@ -11,11 +11,11 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// notIn are the configs of the workspaces of documents that no document has. One that a config
-// names which stays is refused.
-func (s *session) notIn(ctx context.Context, tenant string, documents []document, labels []string) (gone []*servov1.Config, err error) {
+// notIn returns the configs of the documents' workspaces that no document has. It is refused if a
+// config that is kept names one of them.
+func (s *session) notIn(ctx context.Context, documents []document, labels []string) (gone []*servov1.Config, err error) {
 	inFiles := map[placeName]bool{}
-	users := map[placeName]string{} // of configs that stay: who names them
+	users := map[placeName]string{} // by the config that they name
 	var workspaces []string
 	for _, d := range documents {
 		workspace := orDefault(d.workspace)
@@ -28,7 +28,7 @@ func (s *session) notIn(ctx context.Context, tenant string, documents []document
 		}
 	}
 	for _, workspace := range workspaces {
-		configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: tenant, Workspace: workspace, PageSize: pageSize(0)}), 0)
+		configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: s.Tenant, Workspace: workspace, PageSize: pageSize(0)}), 0)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (s *session) notIn(ctx context.Context, tenant string, documents []document
 	return gone, nil
 }
 
-// hasLabels says that a config has all labels, written as name=value.
+// hasLabels reports whether a config has all labels, written as name=value.
 func hasLabels(c *servov1.Config, labels []string) bool {
 	return !slices.ContainsFunc(labels, func(label string) bool {
 		for name, value := range c.GetSpec().GetLabels() {

@@ -63,17 +63,17 @@ func readContexts(env Environment) (contexts, error) {
 		return c, fault.New(fault.InvalidArgument, c.path+": "+message, fault.Field(contextVariable), fault.Remedy(remedy), fault.Cause(cause))
 	}
 	if err != nil {
-		return refuse("cannot be read", "see that it is a file of yours", err)
+		return refuse("cannot be read", "check that you own the file", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return refuse("holds keys, and others can read it", "chmod 600 "+c.path+"; if others have read it, rotate the keys", nil)
+		return refuse("has keys and is readable by other users", "chmod 600 "+c.path+"; rotate the keys if other users have read it", nil)
 	}
 	data, err := os.ReadFile(c.path)
 	if err != nil {
-		return refuse("cannot be read: "+err.Error(), "see that it is a file of yours", err)
+		return refuse("cannot be read: "+err.Error(), "check that you own the file", err)
 	}
 	if err := yaml.Unmarshal(data, &c); err != nil {
-		return refuse("is not YAML of contexts: "+fault.YAMLMessage(err), "correct it, or remove it and log in again", err)
+		return refuse("is invalid: "+fault.YAMLMessage(err), "correct it, or remove it and log in again", err)
 	}
 	if c.Contexts == nil {
 		c.Contexts = map[string]serverContext{}
@@ -81,17 +81,17 @@ func readContexts(env Environment) (contexts, error) {
 	return c, nil
 }
 
-// write keeps the contexts, for nobody else to read.
+// write stores the contexts in a file that only its owner can read.
 func (c contexts) write() error {
 	if c.path == "" {
-		return fault.New(fault.InvalidArgument, "there is no place for contexts", fault.Field(configVariable), fault.Remedy("set HOME, XDG_CONFIG_HOME or "+configVariable))
+		return fault.New(fault.InvalidArgument, "no directory for contexts", fault.Field(configVariable), fault.Remedy("set HOME, XDG_CONFIG_HOME or "+configVariable))
 	}
 	data, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write the contexts: %w", err)
 	}
 	failed := func(err error) error {
-		return fault.New(fault.Unavailable, "cannot write "+c.path+": "+err.Error(), fault.Field(configVariable), fault.Remedy("see that the directory is yours"), fault.Cause(err))
+		return fault.New(fault.Unavailable, "cannot write "+c.path+": "+err.Error(), fault.Field(configVariable), fault.Remedy("check that you own the directory"), fault.Cause(err))
 	}
 	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
 		return failed(err)
@@ -119,14 +119,14 @@ func (c contexts) find(name string) (serverContext, error) {
 	}
 	names := slices.Sorted(maps.Keys(c.Contexts))
 	return found, fault.New(fault.NotFound, fmt.Sprintf("no context %q%s", name, suggest.DidYouMean(name, names)), fault.Field("context"),
-		fault.Remedy("servo context list shows those that there are, servo login makes one"))
+		fault.Remedy("list them with servo context list, create one with servo login"))
 }
 
 var contextName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
 
 // newContext looks after the contexts.
 func newContext() *cobra.Command {
-	return group("context", "Choose between servers, each with its key", newContextList(), newContextUse(), newContextShow(), newContextDelete())
+	return group("context", "Manage contexts: servers with their keys", newContextList(), newContextUse(), newContextShow(), newContextDelete())
 }
 
 // contextShown is a context as people see it: without its key.
@@ -154,7 +154,7 @@ func newContextList() *cobra.Command {
 	var form output
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the contexts",
+		Short: "List contexts",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readContexts(environmentOf(cmd.Context()))
@@ -166,7 +166,7 @@ func newContextList() *cobra.Command {
 				list = append(list, c.shown(name))
 			}
 			if len(list) == 0 && form.forPeople() {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no contexts; servo login makes one")
+				fmt.Fprintln(cmd.ErrOrStderr(), "no contexts; create one: servo login")
 				return nil
 			}
 			return render(cmd.OutOrStdout(), form, list, func(w io.Writer) { contextTable(w, list) })
@@ -192,7 +192,7 @@ func contextTable(w io.Writer, list []contextShown) {
 func newContextUse() *cobra.Command {
 	return &cobra.Command{
 		Use:     "use NAME",
-		Short:   "Talk to the servers of a context from now on",
+		Short:   "Select the context of later commands",
 		Long:    "Talk to the servers of a context from now on. " + contextVariable + " names one for a single command.",
 		Example: "  servo context use prod",
 		Args:    exactly(1),
@@ -218,7 +218,7 @@ func newContextShow() *cobra.Command {
 	var form output
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Show the context that is used, or another",
+		Short: "Show the current context, or another",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readContexts(environmentOf(cmd.Context()))
@@ -243,7 +243,7 @@ func newContextShow() *cobra.Command {
 func newContextDelete() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Forget a context and its key",
+		Short: "Delete a context with its key",
 		Long:  "Forget a context and its key. The key itself lives on: servo keys revoke ends it.",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,53 +14,47 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// newDeploy makes a manifest the active deployment of a workspace.
+// newDeploy deploys a manifest.
 func newDeploy() *cobra.Command {
 	var (
-		r      remote
-		file   string
-		dryRun bool
+		file     string
+		dryRun   bool
+		manifest *structpb.Struct
 	)
-	cmd := &cobra.Command{
-		Use:   "deploy",
-		Short: "Make a manifest the active deployment of a workspace",
-		Long: `Make a manifest the active deployment of a workspace, and show what changes: + is new, ~ is
-changed, - is gone. Runs that are going on keep the deployment that they began with.
+	return newShow(spec{
+		use: "deploy", short: "Deploy a manifest to a workspace", tenant: true,
+		long: `Deploy a manifest: make it the active deployment of a workspace, and show the changes: + is new,
+~ is changed, - is removed. Running runs keep their deployment.
 
-The manifest is checked here before it is sent.`,
-		Example: `  servo deploy -f servo.yaml --tenant acme
+The manifest is checked locally before it is sent.`,
+		example: `  servo deploy -f servo.yaml --tenant acme
   servo deploy -f servo.yaml --dry-run`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			manifest, err := readManifest(s.cmd, file)
-			if err != nil {
-				return err
-			}
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			answer, err := s.client.Deployments().Deploy(ctx, &servov1.DeployRequest{
-				Tenant: tenant, Workspace: s.Workspace, Manifest: manifest, DryRun: dryRun,
-			})
-			if err != nil {
-				return err
-			}
-			for _, c := range answer.GetOrphanedConfigs() {
-				s.say("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
-			}
-			warnOfWorkers(s.cmd.ErrOrStderr(), answer)
-			return s.show(answer, func(w io.Writer) { deployText(w, s.paint, answer, tenant, dryRun) })
-		}),
-	}
-	cmd.Flags().StringVarP(&file, "file", "f", "servo.yaml", "the manifest, YAML or JSON, or - for standard input")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, only say what would change")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		flags: func(cmd *cobra.Command) {
+			addManifest(cmd, &file)
+			cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without deploying them")
+		},
+		check: func(s *session) (err error) {
+			manifest, err = readManifest(s.cmd, file)
+			return err
+		},
+	}, func(ctx context.Context, s *session) (*servov1.DeployResponse, error) {
+		answer, err := s.client.Deployments().Deploy(ctx, &servov1.DeployRequest{Tenant: s.Tenant, Workspace: s.Workspace, Manifest: manifest, DryRun: dryRun})
+		for _, c := range answer.GetOrphanedConfigs() {
+			s.report("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
+		}
+		warnOfWorkers(s.cmd.ErrOrStderr(), answer)
+		return answer, err
+	}, func(w io.Writer, s *session, answer *servov1.DeployResponse) {
+		deployText(w, s.paint, answer, s.Tenant, dryRun)
+	})
 }
 
-// readManifest checks a manifest and makes a message of it.
+// addManifest gives a command --file.
+func addManifest(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVarP(to, "file", "f", "servo.yaml", "manifest, YAML or JSON, or - for standard input")
+}
+
+// readManifest reads and checks a manifest.
 func readManifest(cmd *cobra.Command, file string) (*structpb.Struct, error) {
 	data, err := readInput(cmd, "--file", file, asset.MaxBytes)
 	if err != nil {
@@ -69,7 +63,7 @@ func readManifest(cmd *cobra.Command, file string) (*structpb.Struct, error) {
 	return manifestMessage(data, file)
 }
 
-// manifestMessage checks the text of a manifest, which came from a file of that name.
+// manifestMessage checks the text of a manifest and returns it as a message.
 func manifestMessage(data []byte, file string) (*structpb.Struct, error) {
 	manifest, err := asset.Parse(data, file)
 	if err != nil {
@@ -107,7 +101,7 @@ func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant s
 	fmt.Fprintf(w, "deployed %s to %s: %s\n", d.GetId(), where, changes)
 }
 
-// warnOfWorkers says which assets no live worker can run.
+// warnOfWorkers lists the assets that no live worker can run.
 func warnOfWorkers(w io.Writer, answer *servov1.DeployResponse) {
 	for _, warning := range answer.GetWorkerWarnings() {
 		fmt.Fprintf(w, "warning: %s\n  %s\n", clean(warning.GetMessage()), clean(warning.GetRemedy()))

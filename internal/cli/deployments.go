@@ -13,78 +13,34 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// newDeployments reads what was deployed.
+// newDeployments is the group of commands about deployments.
 func newDeployments() *cobra.Command {
-	return group("deployments", "Read what was deployed", newDeploymentsGet(), newDeploymentsList())
-}
-
-func newDeploymentsList() *cobra.Command {
-	var (
-		r     remote
-		limit int
-	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List deployments, the newest first",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			list, err := listed(s, client.AllDeployments(ctx, s.client, &servov1.ListDeploymentsRequest{Tenant: tenant, Workspace: s.Workspace}), limit)
-			if err != nil {
-				return err
-			}
-			return showAll(s, list, "nothing is deployed yet; servo deploy -f servo.yaml", func(w io.Writer) {
-				var t table
-				t.add("DEPLOYMENT", "WORKSPACE", "ACTIVE", "CREATED", "DIGEST")
-				for _, d := range list {
-					active := ""
-					if d.GetActive() {
-						active = "active"
-					}
-					t.add(d.GetId(), clean(d.GetWorkspace()), active, age(time.Now(), d.GetCreatedAt()), clip(d.GetDigest(), 13))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	addLimit(cmd, &limit, "deployments")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
-}
-
-func newDeploymentsGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "get DEPLOYMENT",
-		Short: "Show a deployment; with its manifest as JSON or YAML",
-		Example: `  servo deployments get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10
+	return group("deployments", "List and show deployments",
+		newShow(spec{
+			use: "get DEPLOYMENT", short: "Show a deployment; JSON and YAML have its manifest", tenant: true,
+			example: `  servo deployments get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10
   servo deployments get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 -o yaml`,
-		Args: exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			if _, err := id.Parse[id.Deployment]("DEPLOYMENT", args[0]); err != nil {
+			check: func(s *session) error {
+				_, err := id.Parse[id.Deployment]("DEPLOYMENT", s.args[0])
 				return err
-			}
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			d, err := s.client.Deployments().GetDeployment(ctx, &servov1.GetDeploymentRequest{Tenant: tenant, Deployment: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(d, func(w io.Writer) { deploymentText(w, d) })
-		}),
-	}
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+			},
+		}, func(ctx context.Context, s *session) (*servov1.Deployment, error) {
+			return s.client.Deployments().GetDeployment(ctx, &servov1.GetDeploymentRequest{Tenant: s.Tenant, Deployment: s.args[0]})
+		}, deploymentText),
+		newList(spec{short: "List deployments, newest first", tenant: true, limit: "deployments"}, "no deployments yet; servo deploy -f servo.yaml",
+			func(ctx context.Context, s *session) ([]*servov1.Deployment, error) {
+				return listed(s, client.AllDeployments(ctx, s.client, &servov1.ListDeploymentsRequest{Tenant: s.Tenant, Workspace: s.Workspace}))
+			},
+			columns([]string{"DEPLOYMENT", "WORKSPACE", "ACTIVE", "CREATED", "DIGEST"}, func(v view, d *servov1.Deployment) []string {
+				active := ""
+				if d.GetActive() {
+					active = "active"
+				}
+				return []string{d.GetId(), clean(d.GetWorkspace()), active, age(v.now, d.GetCreatedAt()), clip(d.GetDigest(), 13)}
+			})))
 }
 
-func deploymentText(w io.Writer, d *servov1.Deployment) {
+func deploymentText(w io.Writer, _ *session, d *servov1.Deployment) {
 	active := "no"
 	if d.GetActive() {
 		active = "yes"

@@ -41,17 +41,17 @@ func newDev() *cobra.Command {
 	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything on this machine: PostgreSQL, a server and examples",
+		Short: "Run PostgreSQL, a server and examples on this machine",
 		Long: `Run everything on this machine, for development: a private PostgreSQL, a server, and the
 examples with their workers: four tenants whose pipelines run on schedules and are triggered,
-often in the first minutes and now and then afterwards. It listens on this machine only, and
-asks for no keys: whoever can run programs here may do everything.
+often in the first minutes and less often afterwards. It listens on this machine only and needs
+no keys: every local user may do everything.
 
-Another worker runs exec and http assets of the pool default: what you deploy runs at once.
-It has no Go functions of yours; give assets written in Go a pool of their own.
+Another worker runs exec and http assets of the pool default: your deployments run at once.
+It does not have your Go functions; give assets written in Go a pool of their own.
 
-The database is kept between starts; --reset begins anew. Ctrl-C ends everything in order,
-and nothing is left running, however this command ends.`,
+The database is kept between starts; --reset deletes it. Ctrl-C stops everything in order, and no
+process is left, however this command ends.`,
 		Example: `  servo dev
   servo dev --no-demo --http 127.0.0.1:9080 --grpc 127.0.0.1:9081`,
 		Args: exactly(0),
@@ -60,11 +60,11 @@ and nothing is left running, however this command ends.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.dir, "data-dir", defaultDevDir(), "where the database is kept")
+	flags.StringVar(&o.dir, "data-dir", defaultDevDir(), "directory of the database")
 	flags.StringVar(&o.http, "http", defaultHTTP, "address of REST, metrics and health")
 	flags.StringVar(&o.grpc, "grpc", defaultGRPC, "address of gRPC")
-	flags.BoolVar(&o.noDemo, "no-demo", false, "leave out the examples and the workers")
-	flags.BoolVar(&o.reset, "reset", false, "remove the database of earlier starts first")
+	flags.BoolVar(&o.noDemo, "no-demo", false, "start without examples and workers")
+	flags.BoolVar(&o.reset, "reset", false, "delete the database of earlier starts first")
 	addLogging(cmd, &o.log, "warn")
 	return cmd
 }
@@ -96,7 +96,7 @@ func (o *devOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	if ctx.Err() != nil {
 		fmt.Fprintln(stdout, "stopping; once more to stop at once")
-		if err != nil { // a start that was interrupted has nothing else to say
+		if err != nil { // an interrupted start fails with other errors
 			err = withExit(exitFailed, errors.New("interrupted"))
 		}
 	}
@@ -115,7 +115,7 @@ type dev struct {
 	workers  []devWorker
 	worked   chan error         // how each of them ended
 	seeding  sync.WaitGroup     // what triggers runs
-	rest     context.CancelFunc // tells them to stop
+	rest     context.CancelFunc // stops them
 
 	closeCalls func() // closes the connections of http assets; nil if there is no worker
 }
@@ -171,7 +171,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 
 // startWorkers runs the examples' assets in this process, and what people deploy into the
 // pool that is the default. Workers of their own, because the examples' functions have names that
-// others use too: nobody's bronze/orders should be made by the example's code.
+// users choose too: the example's code must not run a user's bronze/orders.
 func (d *dev) startWorkers(ctx context.Context) error {
 	log := d.log.With("from", "worker")
 	for _, w := range demo.Workers(demo.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}) {
@@ -216,8 +216,7 @@ func (d *dev) watch(ctx context.Context) error {
 	}
 }
 
-// stop ends everything that was started. When somebody has lost patience, nothing is waited
-// for any more.
+// stop stops everything that was started. After a second signal it does not wait.
 func (d *dev) stop(ctx context.Context, impatient <-chan struct{}) error {
 	ctx, hurry := context.WithCancel(context.WithoutCancel(ctx))
 	defer hurry()

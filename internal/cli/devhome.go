@@ -14,8 +14,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/devpg"
 )
 
-// devMark is the file that says that a directory belongs to servo dev; who runs there now
-// holds it locked.
+// devMark is the file that marks a directory of servo dev; the running process has it locked.
 const (
 	devMark = "servo-dev"
 	devText = "This directory belongs to servo dev, and servo dev --reset removes what is in it.\n"

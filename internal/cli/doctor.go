@@ -11,14 +11,14 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// verdict is what a check came to.
+// verdict is the result of a check.
 type verdict string
 
 const (
 	passed  verdict = "ok"
-	doubted verdict = "warning" // it works, and somebody should know
+	doubted verdict = "warning" // works, but an operator should know
 	failed  verdict = "failed"
-	skipped verdict = "skipped" // nobody has asked for it
+	skipped verdict = "skipped" // not requested
 )
 
 // finding is one line of servo doctor.
@@ -38,21 +38,19 @@ type diagnosis struct {
 // newDoctor looks for what is wrong with an installation.
 func newDoctor() *cobra.Command {
 	var (
-		d       = doctor{longOpen: longOpen}
-		servers []string // read as a setting
-		form    output
+		d    = doctor{longOpen: longOpen}
+		form output
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong, and say what helps",
-		Long: `Look for what is wrong: with the configuration, with a server (--server, --http), with a
-database (--database), and with what servo dev needs on this machine. What was not asked for
-and is not there is skipped.
+		Short: "Check an installation and suggest remedies",
+		Long: `Check the configuration, a server (--server, --http), a database (--database), and the
+requirements of servo dev on this machine. Missing parts that no flag names are skipped.
 
-With --production the list of what an installation needs before others depend on it is walked
-instead of what servo dev needs: TLS, keys, the issuers of --oidc, the schema and its row-level
-security, the role, TLS and settings of the database, long transactions, clocks, fsync, backups,
-alerts, versions. It wants --database, and runs where the server does, or where its callers are.
+With --production it checks the requirements of production instead of those of servo dev: TLS,
+keys, the issuers of --oidc, the schema and its row-level security, the role, TLS and settings of
+the database, long transactions, clocks, fsync, backups, alerts, versions. It needs --database, and
+runs on the machine of the server or of its callers.
 
 Exits with 1 if a check fails.`,
 		Example: `  servo doctor
@@ -70,19 +68,19 @@ Exits with 1 if a check fails.`,
 				return err
 			}
 			if !report.Healthy {
-				return withExit(exitFailed, fault.New(fault.Conflict, "not everything is in order", fault.Remedy("see what has failed above")))
+				return withExit(exitFailed, fault.New(fault.Conflict, "some checks failed", fault.Remedy("see the list above")))
 			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC (SERVO_SERVER; default "+defaultServer+")")
-	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health, with https:// if it speaks TLS")
+	addServer(cmd)
+	flags.StringVar(&d.http, "http", defaultHTTP, "address of the server's REST, metrics and health, with https:// for TLS")
 	addDatabase(cmd, &d.database)
 	addTLSCA(cmd)
 	addOIDC(cmd, &d.oidc)
-	flags.BoolVar(&d.forProduction, "production", false, "walk the list of what an installation needs before others depend on it")
-	flags.StringVar(&d.dir, "data-dir", defaultDevDir(), "where servo dev keeps its database")
+	flags.BoolVar(&d.forProduction, "production", false, "check the requirements of production")
+	flags.StringVar(&d.dir, "data-dir", defaultDevDir(), "database directory of servo dev")
 	addOutput(cmd, &form)
 	return cmd
 }

@@ -41,7 +41,7 @@ type doctor struct {
 	flags                  *pflag.FlagSet
 	http, database, dir    string
 	oidc                   string // a file, as servers have it
-	serverGiven, httpGiven bool   // somebody has named them: then they should be there
+	serverGiven, httpGiven bool   // named by a flag: then they must answer
 	forProduction          bool
 	longOpen               time.Duration // age of a transaction that is reported
 
@@ -112,7 +112,7 @@ func (d *doctor) server(ctx context.Context) []finding {
 	return append(findings, presence(workers, status.GetPools())...)
 }
 
-// presence says which workers and dispatchers are silent, and what tasks wait for that no worker
+// presence lists silent workers and dispatchers, and capabilities that tasks wait for and no worker
 // has.
 func presence(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings []finding) {
 	for _, w := range workers {
@@ -167,16 +167,16 @@ func skew(whose string, begun, theirs time.Time) finding {
 	return f
 }
 
-// visitor visits REST, and believes whom the command line believes.
+// visitor is a client for REST with the TLS settings of the command line.
 func (d *doctor) visitor() *http.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableKeepAlives: true}
 	if settings, err := readSettings(d.flags, d.env); err == nil {
-		transport.TLSClientConfig, _ = settings.encryption() // what is wrong with the files was said of the server
+		transport.TLSClientConfig, _ = settings.encryption() // the check of the server reports errors of the files
 	}
 	return &http.Client{Transport: transport}
 }
 
-// readiness: the server says that it can do its work.
+// readiness: the server reports that it is ready.
 func (d *doctor) readiness(ctx context.Context) []finding {
 	if !d.reachable && !d.httpGiven {
 		return one(skipped, "no server", "")
@@ -197,9 +197,9 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	response, err := d.visitor().Do(request)
 	if err != nil {
 		if !d.httpGiven {
-			return one(skipped, "nobody answers at "+d.http+"; name the server's address with --http", "")
+			return one(skipped, "no answer at "+d.http+"; name the server's address with --http", "")
 		}
-		return one(failed, "nobody answers at "+d.http, "give the server's HTTP address with --http")
+		return one(failed, "no answer at "+d.http, "give the server's HTTP address with --http")
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
@@ -207,9 +207,9 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 		return one(failed, err.Error(), "")
 	}
 	if response.StatusCode != http.StatusOK {
-		return one(failed, fmt.Sprintf("%s says %s: %s", url, response.Status, strings.TrimSpace(string(body))), "see the server's log")
+		return one(failed, fmt.Sprintf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), "see the server's log")
 	}
-	return one(passed, url+" says that it is ready", "")
+	return one(passed, url+" is ready", "")
 }
 
 // databases: the one that was named answers, is new enough, migrated, and on time.
@@ -262,8 +262,8 @@ func (d *doctor) databases(ctx context.Context) []finding {
 	return append(findings, f)
 }
 
-// transactions says which of them holds others up: one that is idle keeps what it has locked,
-// and any that is old keeps the database from tidying up.
+// transactions reports the oldest one: an idle one keeps its locks, and any old one delays the
+// vacuum.
 func transactions(open []daemon.Transaction, blind bool) finding {
 	f := finding{Check: "transactions", Verdict: passed, Message: "none is older than " + asset.Duration(longOpen).String()}
 	if len(open) == 0 && blind {

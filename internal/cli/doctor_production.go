@@ -54,13 +54,13 @@ func encrypted(ctx context.Context, server string, settings settings) finding {
 	var other x509.HostnameError
 	switch plain := errors.As(err, new(tls.RecordHeaderError)); {
 	case errors.As(err, &unknown), errors.As(err, &invalid), errors.As(err, &other):
-		f.Message, f.Remedy = address+" is not believed: "+err.Error(), "give the authority with --tls-ca, or have the certificate made anew for this name"
+		f.Message, f.Remedy = address+" has an untrusted certificate: "+err.Error(), "name the CA with --tls-ca, or renew the certificate for this name"
 	case plain && !wanted && daemon.IsLoopback(address):
 		return behindProxy(ctx, address)
 	case plain:
 		f.Message, f.Remedy = address+" speaks plain text", "start the server with --tls-cert and --tls-key, or let it listen on loopback behind a proxy that speaks TLS"
 	default:
-		f.Message, f.Remedy = "no server answers at "+address+": "+reason(err.Error()), "see that one runs there: servo server"
+		f.Message, f.Remedy = "no server answers at "+address+": "+reason(err.Error()), "check that a server runs there: servo server"
 	}
 	return f
 }
@@ -100,7 +100,7 @@ func certified(address string, leaf *x509.Certificate, now time.Time) finding {
 // this machine.
 func behindProxy(ctx context.Context, address string) finding {
 	_, port, _ := net.SplitHostPort(address)
-	own, _ := net.InterfaceAddrs() // without any there is nobody to listen either
+	own, _ := net.InterfaceAddrs() // without any no other machine reaches it
 	for _, a := range own {
 		prefix, ok := a.(*net.IPNet)
 		if !ok || prefix.IP.IsLoopback() || prefix.IP.IsLinkLocalUnicast() {
@@ -115,10 +115,10 @@ func behindProxy(ctx context.Context, address string) finding {
 			}
 		}
 	}
-	return finding{Check: "TLS", Verdict: passed, Message: address + " speaks plain text and is for this machine alone; let what stands before it speak TLS"}
+	return finding{Check: "TLS", Verdict: passed, Message: address + " speaks plain text on this machine only; use TLS in the proxy before it"}
 }
 
-// authenticated: whoever shows no key is refused.
+// authenticated: calls without a key are refused.
 func authenticated(ctx context.Context, settings settings) finding {
 	f := finding{Check: "authentication", Verdict: failed}
 	encryption, err := settings.encryption()
@@ -138,9 +138,9 @@ func authenticated(ctx context.Context, settings settings) finding {
 	case client.Is(err, client.Unauthenticated):
 		f.Verdict, f.Message = passed, "a call without a key is refused"
 	case err == nil:
-		f.Message, f.Remedy = "a call without a key is answered", "start the servers without --open, and make the first key: servo keys bootstrap"
+		f.Message, f.Remedy = "a call without a key is answered", "start the servers without --open, and create the first key: servo keys bootstrap"
 	default:
-		f.Message, f.Remedy = "nobody knows: "+err.Error(), "see that a server runs there: servo server"
+		f.Message, f.Remedy = "unknown: "+err.Error(), "check that a server runs there: servo server"
 	}
 	return f
 }
@@ -153,7 +153,7 @@ func (d *doctor) guarded(ctx context.Context) []finding {
 	}
 	s, err := openDatabase(ctx, url)
 	if err != nil {
-		return []finding{} // said by the check of the database
+		return []finding{} // reported by the check of the database
 	}
 	defer s.Close()
 	guard, err := daemon.ReadGuard(ctx, url)
@@ -173,8 +173,8 @@ func (d *doctor) guarded(ctx context.Context) []finding {
 	}
 	f := finding{Check: "alerts", Verdict: passed, Message: count(len(channels), "channel") + " of the installation"}
 	if len(channels) == 0 {
-		f.Verdict, f.Message = failed, "nobody hears of the installation's own alerts"
-		f.Remedy = "make a channel: servo alerts channels create NAME --platform --url URL"
+		f.Verdict, f.Message = failed, "no alert channel of the installation"
+		f.Remedy = "create a channel: servo alerts channels create NAME --platform --url URL"
 	}
 	return append(all, f)
 }
@@ -187,7 +187,7 @@ func under(check string, found []finding) []finding {
 	return found
 }
 
-// isolated: the policies bind everybody.
+// isolated: the policies bind all roles.
 func isolated(g daemon.Guard) finding {
 	f := finding{Check: "row-level security", Verdict: failed}
 	switch {
@@ -195,10 +195,10 @@ func isolated(g daemon.Guard) finding {
 		f.Message = "not forced on " + strings.Join(g.Open, ", ")
 		f.Remedy = "find out who has changed it, then: ALTER TABLE servo." + g.Open[0] + " ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
 	case len(g.Roles) > 0:
-		f.Message = strings.Join(g.Roles, " and ") + " may more than its transactions need"
-		f.Remedy = "take it back: no login, no superuser, no BYPASSRLS, no table of its own, no membership"
+		f.Message = strings.Join(g.Roles, " and ") + " has more rights than its transactions need"
+		f.Remedy = "revoke them: no login, no superuser, no BYPASSRLS, no table of its own, no membership"
 	default:
-		f.Verdict, f.Message = passed, "forced on every table of tenants; the roles of transactions stand above none"
+		f.Verdict, f.Message = passed, "forced on every table of tenants; the roles of transactions bypass none"
 	}
 	return f
 }
@@ -214,7 +214,7 @@ func login(g daemon.Guard) finding {
 		f.Verdict, f.Message, f.Remedy = failed, g.Login+" is above the policies (BYPASSRLS)", remedy
 	case len(g.Inherits) > 0:
 		f.Verdict, f.Message = failed, g.Login+" inherits from "+strings.Join(g.Inherits, ", ")
-		f.Remedy = fmt.Sprintf("PostgreSQL 15: ALTER ROLE %s NOINHERIT; 16 and newer: GRANT %s TO %s WITH INHERIT FALSE, by whoever granted it",
+		f.Remedy = fmt.Sprintf("PostgreSQL 15: ALTER ROLE %s NOINHERIT; 16 and newer: GRANT %s TO %s WITH INHERIT FALSE, by the role that granted it",
 			g.Login, g.Inherits[0], g.Login)
 	case g.Sees > 0:
 		f.Verdict, f.Message, f.Remedy = failed, g.Login+" reads rows of tenants without taking a role", remedy
@@ -236,7 +236,7 @@ func durable(g daemon.Guard) finding {
 // backedUp: something that looks like a backup is seen. PostgreSQL does not know of those that
 // are made by copying disks or by dumps; an installation that others depend on needs the log.
 func backedUp(g daemon.Guard, now time.Time) finding {
-	f := finding{Check: "backups", Verdict: failed, Remedy: "archive the write-ahead log and take base backups, and restore one for practice"}
+	f := finding{Check: "backups", Verdict: failed, Remedy: "archive the write-ahead log and take base backups, and practise a restore"}
 	switch {
 	case g.Archives && g.Failing:
 		f.Verdict, f.Message, f.Remedy = failed, "archiving of the write-ahead log fails", "see the log of PostgreSQL; it keeps the files until its disk is full"
@@ -247,9 +247,9 @@ func backedUp(g daemon.Guard, now time.Time) finding {
 	case g.Archives:
 		f.Message = "archiving is on, and nothing was archived yet"
 	case g.Replicates || g.Standbys > 0:
-		f.Verdict, f.Message, f.Remedy = passed, "somebody follows the write-ahead log; see that it can be restored from", ""
+		f.Verdict, f.Message, f.Remedy = passed, "the write-ahead log is replicated; check that it can be restored", ""
 	default:
-		f.Message = "none is seen: no archiving, and nobody follows the write-ahead log"
+		f.Message = "none found: no archiving, and no replication of the write-ahead log"
 	}
 	return f
 }
@@ -265,11 +265,11 @@ func sameVersion(servers []store.Server) finding {
 	slices.Sort(versions)
 	switch versions = slices.Compact(versions); len(versions) {
 	case 0:
-		f.Message, f.Remedy = "no server is alive on this database", "see that --database is the one that the servers use"
+		f.Message, f.Remedy = "no server is alive on this database", "check that --database is the database of the servers"
 	case 1:
 		f.Verdict, f.Message = passed, fmt.Sprintf("%s, all of %s", count(len(servers), "server"), versions[0])
 	default:
-		f.Message, f.Remedy = "servers differ: "+strings.Join(each, ", "), "end the upgrade: one version on all servers"
+		f.Message, f.Remedy = "servers differ: "+strings.Join(each, ", "), "finish the upgrade: one version on all servers"
 	}
 	return f
 }

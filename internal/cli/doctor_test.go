@@ -121,7 +121,7 @@ func TestWorkerRemark(t *testing.T) {
 	t.Parallel()
 	end := timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	require.Empty(t, workerRemark(&servov1.Worker{Name: "w", LeasesEndAt: end}))
-	require.Equal(t, "silent; its leases end at 2026-05-01T12:00:00Z", workerRemark(&servov1.Worker{Silent: true, LeasesEndAt: end}))
+	require.Equal(t, "silent; its leases expire at 2026-05-01T12:00:00Z", workerRemark(&servov1.Worker{Silent: true, LeasesEndAt: end}))
 	require.Equal(t, "dispatcher of server a", workerRemark(&servov1.Worker{DispatcherOf: "a"}))
 	require.Equal(t, "dispatcher of server a is silent", workerRemark(&servov1.Worker{DispatcherOf: "a", Silent: true}))
 	require.Equal(t, "exec, http, 2 Go handlers", runsText([]string{"exec", "go:a", "go:b", "http"}))

@@ -16,66 +16,61 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// newEvents sends what happens outside to the configs that listen.
+// newEvents is the group of commands about external events.
 func newEvents() *cobra.Command {
-	return group("events", "Send events from outside to the configs that listen", newEventsGet(), newEventsSend())
+	return group("events", "Send external events to listening configs",
+		newShow(spec{
+			use: "get EVENT", short: "Show the outcome of an external event", tenant: true, example: "  servo events get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10",
+			long: "Show the outcome of an external event. It is kept for at least 7 days.",
+		}, func(ctx context.Context, s *session) (*servov1.OutsideEvent, error) {
+			return s.client.Events().GetEvent(ctx, &servov1.GetEventRequest{Tenant: s.Tenant, Event: s.args[0]})
+		}, func(w io.Writer, s *session, e *servov1.OutsideEvent) { eventText(w, s.paint, e, time.Now()) }),
+		newEventsSend())
 }
 
 func newEventsSend() *cobra.Command {
 	var (
-		r           remote
-		p           parameters
-		key, reason string
+		p   parameters
+		key string
 	)
-	cmd := &cobra.Command{
-		Use:   "send NAME",
-		Short: "Send an event: each config that listens gets one run",
-		Long: `Send an event. Each config of the workspace whose trigger is event: {name: NAME} gets one run of
-it, with the parameters of the event over its own. The same --key again is the same event, for at
-least 7 days: nothing runs twice.`,
-		Example: `  servo events send billing.exported --key export-2026-01-31 --param day=2026-01-31`,
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
+	return newShow(spec{
+		use: "send NAME", short: "Send an external event: one run per listening config", tenant: true, reason: true,
+		long: `Send an external event. Each config of the workspace whose trigger is event: {name: NAME} gets one
+run of it; the parameters of the event override its own. The same --key again is the same event,
+for at least 7 days: nothing runs twice.`,
+		example: `  servo events send billing.exported --key export-2026-01-31 --param day=2026-01-31`,
+		flags: func(cmd *cobra.Command) {
+			p.add(cmd)
+			cmd.Flags().StringVar(&key, "key", "", "deduplication key of the event, up to 200 bytes")
+		},
+	}, func(ctx context.Context, s *session) (*servov1.SendEventResponse, error) {
+		if key == "" {
+			return nil, usageFault(s.cmd, "--key is missing: give a key that identifies this event, the same for each repeat")
+		}
+		req := &servov1.SendEventRequest{Tenant: s.Tenant, Workspace: s.Workspace, Name: s.args[0], DedupeKey: key, Reason: s.reason}
+		object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) {
+			declared, err := listenerParameters(ctx, s, req)
+			return declared, false, err // the server refuses undeclared ones
+		})
+		if err != nil {
+			return nil, err
+		}
+		if object != nil {
+			if req.Parameters, err = structOf("--params", object); err != nil {
+				return nil, err
 			}
-			if key == "" {
-				return usageFault(s.cmd, "--key is missing: give what tells this event from others, and is the same if you send it again")
-			}
-			req := &servov1.SendEventRequest{Tenant: tenant, Workspace: s.Workspace, Name: args[0], DedupeKey: key, Reason: reason}
-			object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) {
-				declared, err := listenerParameters(ctx, s, req)
-				return declared, false, err // those that are not declared are the server's to refuse
-			})
-			if err != nil {
-				return err
-			}
-			if object != nil {
-				if req.Parameters, err = structOf("--params", object); err != nil {
-					return err
-				}
-			}
-			answer, err := s.client.Events().SendEvent(ctx, req)
-			if err != nil {
-				return err
-			}
-			return s.show(answer, func(w io.Writer) { sentText(w, answer, time.Now(), s.again()) })
-		}),
-	}
-	cmd.Flags().StringVar(&key, "key", "", "what tells this event from others (up to 200 bytes); the same again is the same event")
-	p.add(cmd)
-	addReason(cmd, &reason)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		}
+		return s.client.Events().SendEvent(ctx, req)
+	}, func(w io.Writer, s *session, answer *servov1.SendEventResponse) {
+		sentText(w, answer, time.Now(), s.again())
+	})
 }
 
-// listenersAsked is how many configs are looked at for one that listens.
+// listenersAsked is the number of configs that are searched for a listening one.
 const listenersAsked = 1000
 
-// listenerParameters are what the pipeline of the first config that listens declares: values of
-// the command line are read as these types.
+// listenerParameters returns the parameters that the pipeline of the first listening config
+// declares: values of the command line are read as these types.
 func listenerParameters(ctx context.Context, s *session, req *servov1.SendEventRequest) ([]asset.Parameter, error) {
 	configs, err := first(client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: req.GetTenant(), Workspace: req.GetWorkspace(), PageSize: 100}), listenersAsked)
 	if err != nil {
@@ -97,12 +92,12 @@ func sentText(w io.Writer, answer *servov1.SendEventResponse, now time.Time, aga
 	case answer.GetDuplicate():
 		fmt.Fprintf(w, "event %s was sent before, %s: %s\n", e.GetId(), when(now, e.GetReceivedAt()), eventFate(e))
 	case e.GetListeners() == 0:
-		fmt.Fprintf(w, "event %s is received; no config listens to %s\n", e.GetId(), clean(e.GetName()))
+		fmt.Fprintf(w, "event %s received; no config listens to %s\n", e.GetId(), clean(e.GetName()))
 		return
 	default:
-		fmt.Fprintf(w, "event %s is received; %s to %s\n", e.GetId(), listen(e.GetListeners()), clean(e.GetName()))
+		fmt.Fprintf(w, "event %s received; %s to %s\n", e.GetId(), listen(e.GetListeners()), clean(e.GetName()))
 	}
-	fmt.Fprintf(w, "what comes of it: servo events get %s%s\n", e.GetId(), again)
+	fmt.Fprintf(w, "see its outcome: servo events get %s%s\n", e.GetId(), again)
 }
 
 func listen(n int32) string {
@@ -112,7 +107,7 @@ func listen(n int32) string {
 	return fmt.Sprintf("%d configs listen", n)
 }
 
-// eventFate says what has come of an event so far.
+// eventFate summarizes the runs and other outcomes of an event so far.
 func eventFate(e *servov1.OutsideEvent) string {
 	parts := []string{count(int(e.GetRuns()), "run")}
 	for _, cause := range slices.Sorted(maps.Keys(e.GetSkipped())) {
@@ -123,30 +118,6 @@ func eventFate(e *servov1.OutsideEvent) string {
 		text += " so far"
 	}
 	return text
-}
-
-func newEventsGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:     "get EVENT",
-		Short:   "Show what has come of an event, for at least 7 days",
-		Example: "  servo events get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := s.requireTenant(ctx)
-			if err != nil {
-				return err
-			}
-			e, err := s.client.Events().GetEvent(ctx, &servov1.GetEventRequest{Tenant: tenant, Event: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(e, func(w io.Writer) { eventText(w, s.paint, e, time.Now()) })
-		}),
-	}
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
 }
 
 func eventText(w io.Writer, p palette, e *servov1.OutsideEvent, now time.Time) {
@@ -164,5 +135,5 @@ func eventText(w io.Writer, p palette, e *servov1.OutsideEvent, now time.Time) {
 	line("reason", clean(e.GetReason()))
 	line("received", when(now, e.GetReceivedAt()))
 	line("listeners", fmt.Sprint(e.GetListeners()))
-	line("came of it", eventFate(e))
+	line("outcome", eventFate(e))
 }

@@ -19,8 +19,7 @@ const (
 	exitRefused      = 6
 )
 
-// exitError is an error that has an exit code of its own. Without an error inside, what
-// there is to say was said.
+// exitError is an error with an exit code. Without an error inside, nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -38,7 +37,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // withExit gives an error an exit code.
 func withExit(code int, err error) error { return &exitError{code: code, err: err} }
 
-// exitCode tells mistakes of the caller, which no repetition mends, from failures.
+// exitCode distinguishes mistakes of the caller, for which a repetition is useless, from failures.
 func exitCode(err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
@@ -57,15 +56,15 @@ func exitCode(err error) int {
 func newExitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
-		Short: "What the exit codes mean",
+		Short: "Show the meaning of the exit codes",
 		Long: `Exit codes are part of the interface and do not change:
 
   0  done
-  1  it failed: the server refused, the database is away, the disk is full
-  2  bad usage or invalid input: the same command can never work
-  3  the run that was waited for did not succeed
-  4  there is no such tenant, run, task, asset or pipeline
-  5  no server answers, or not now: the same command may work later
+  1  failure: the server refused, the database is unavailable, the disk is full
+  2  bad usage or invalid input: the same command can never succeed
+  3  the watched run did not succeed
+  4  unknown tenant, run, task, asset or pipeline
+  5  no server answers, or not now: the same command may succeed later
   6  the server refuses the key of the worker`,
 	}
 }

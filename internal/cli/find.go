@@ -3,13 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"go.arco.dev/servo/client"
@@ -21,43 +21,42 @@ import (
 const (
 	// latest names the newest run.
 	latest = "latest"
-	// shortID is how many letters of an id are enough to look for it, at either end.
+	// shortID is the number of characters of an id, at either end, that find it.
 	shortID = 6
-	// timedID is how many letters of an id tell when it was made, to a minute.
+	// timedID is the number of characters of an id that determine its minute.
 	timedID = 8
-	// recentRuns is among how many runs the end of an id is looked for.
+	// recentRuns is the number of runs that are searched for the end of an id.
 	recentRuns = 1000
-	// offeredNames is how many names are offered to a shell.
+	// offeredNames is the number of names that are offered to a shell.
 	offeredNames = 100
-	// knownTasks is among how many tasks a name that was probably meant is looked for.
+	// knownTasks is the number of tasks that are searched for a similar name.
 	knownTasks = 500
 )
 
-// aboutRun makes a command one about the run that its first argument names.
-func aboutRun(cmd *cobra.Command) {
-	cmd.ValidArgsFunction = completion((*session).runNames, (*session).assetNames)
-	if cmd.Long == "" {
-		cmd.Long = cmd.Short + "."
-	}
-	cmd.Long += fmt.Sprintf(`
+// ofRun describes a command about the run that its first argument names.
+func ofRun(c spec) spec {
+	c.tenant = true
+	c.names = []nameSource{(*session).runNames, (*session).assetNames}
+	c.long = firstText(c.long, c.short+".") + fmt.Sprintf(`
 
-RUN is an id that servo runs list shows, or its last %d letters or more, or its first ones as
-far as they are unique; or %s: the tenant's newest run, in the workspace if one is named.`, shortID, latest)
+RUN is an id that servo runs list shows, its last %d characters or more, or its first ones as
+far as they are unique; or %s: the tenant's newest run, in the workspace if --workspace is set.`, shortID, latest)
+	return c
 }
 
-// findRun is the id of a run that was named by it, by one of its ends if that is enough, or
-// as the latest.
-func (s *session) findRun(ctx context.Context, tenant, name string) (string, error) {
+// findRun returns the id of a run that is given by its id, a unique beginning or end of it, or as
+// latest.
+func (s *session) findRun(ctx context.Context, name string) (string, error) {
 	if parsed, err := uuid.Parse(name); err == nil {
 		return parsed.String(), nil
 	}
 	name = strings.ToLower(name)
 	if name == latest {
-		return s.latestRun(ctx, tenant)
+		return s.latestRun(ctx)
 	}
 	if !partOfID(name) {
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%q is no id of a run", name), fault.Field("RUN"),
-			fault.Remedy(fmt.Sprintf("give the id that servo runs list shows, or its last %d letters or more; or %s", shortID, latest)))
+		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("invalid run id %q", name), fault.Field("RUN"),
+			fault.Remedy(fmt.Sprintf("use an id that servo runs list shows, its last %d characters or more, or %s", shortID, latest)))
 	}
 	var ids []string
 	look := func(req *servov1.ListRunsRequest) error {
@@ -68,17 +67,17 @@ func (s *session) findRun(ctx context.Context, tenant, name string) (string, err
 		return err
 	}
 	if from, to, ok := timesOf(name); ok { // when it was made: however long ago that is
-		if err := look(&servov1.ListRunsRequest{Tenant: tenant, From: from, To: to, PageSize: pageSize(0)}); err != nil {
+		if err := look(&servov1.ListRunsRequest{Tenant: s.Tenant, From: from, To: to, PageSize: pageSize(0)}); err != nil {
 			return "", err
 		}
 	}
-	if err := look(&servov1.ListRunsRequest{Tenant: tenant, PageSize: pageSize(0)}); err != nil {
+	if err := look(&servov1.ListRunsRequest{Tenant: s.Tenant, PageSize: pageSize(0)}); err != nil {
 		return "", err
 	}
-	return oneOf("RUN", "run", name, ids, fmt.Sprintf("give the whole id, or another tenant; the end of an id is looked for among the last %d runs", recentRuns))
+	return oneOf("RUN", "run", name, ids, fmt.Sprintf("use the whole id, or another tenant; the end of an id is searched among the last %d runs", recentRuns))
 }
 
-// partOfID says that a text can be the beginning or the end of an id.
+// partOfID reports whether a text can be the beginning or the end of an id.
 func partOfID(text string) bool {
 	return len(plainID(text)) >= shortID && strings.Trim(text, "0123456789abcdef-") == ""
 }
@@ -86,8 +85,8 @@ func partOfID(text string) bool {
 // plainID is an id without its dashes.
 func plainID(text string) string { return strings.ReplaceAll(text, "-", "") }
 
-// timesOf are the times between which ids are made that begin so: the first 12 letters of an id
-// are milliseconds. ok is false for a beginning that says nearly nothing.
+// timesOf returns the period in which ids with this beginning were created: the first 12 digits of
+// an id are milliseconds. ok is false for a beginning that is too short.
 func timesOf(beginning string) (from, to *timestamppb.Timestamp, ok bool) {
 	const letters = 12
 	digits := plainID(beginning)
@@ -133,8 +132,8 @@ func oneOf(field, noun, part string, ids []string, remedy string) (string, error
 		fault.Remedy("use the end of one: "+strings.Join(tails[:min(len(tails), some)], ", ")))
 }
 
-// uniqueTails are the shortest ends that tell ids apart, all of one length. They are the ends that
-// differ: ids made within a minute begin alike.
+// uniqueTails returns the shortest ends that distinguish ids, all of one length. Ids that were
+// created within a minute begin alike.
 func uniqueTails(ids []string) []string {
 	for n := shortID; ; n++ {
 		seen := map[string]bool{}
@@ -150,32 +149,31 @@ func uniqueTails(ids []string) []string {
 	}
 }
 
-// latestRun is the id of the newest run. Which one that is, is said: it may be another than
-// the one that was thought of.
-func (s *session) latestRun(ctx context.Context, tenant string) (string, error) {
-	answer, err := s.client.Runs().ListRuns(ctx, &servov1.ListRunsRequest{Tenant: tenant, Workspace: s.Workspace, PageSize: 1})
+// latestRun returns the id of the newest run, and reports it: the caller may expect another one.
+func (s *session) latestRun(ctx context.Context) (string, error) {
+	answer, err := s.client.Runs().ListRuns(ctx, &servov1.ListRunsRequest{Tenant: s.Tenant, Workspace: s.Workspace, PageSize: 1})
 	if err != nil {
 		return "", err
 	}
 	if len(answer.GetRuns()) == 0 {
-		where := clean(tenant)
+		where := clean(s.Tenant)
 		if s.Workspace != "" {
 			where += "/" + clean(s.Workspace)
 		}
-		return "", fault.New(fault.NotFound, where+" has no runs yet", fault.Field("RUN"), fault.Remedy("make one: servo runs trigger PIPELINE"+s.again()))
+		return "", fault.New(fault.NotFound, where+" has no runs yet", fault.Field("RUN"), fault.Remedy("trigger one: servo runs trigger PIPELINE"+s.again()))
 	}
 	r := answer.GetRuns()[0]
-	s.say("latest is run %s of %s", r.GetId(), pipelineName(r))
+	s.report("latest is run %s of %s", r.GetId(), pipelineName(r))
 	return r.GetId(), nil
 }
 
 // findTask is the id of a task of a run that was named by it, or by its asset's key.
-func (s *session) findTask(ctx context.Context, tenant, run, name string) (string, error) {
+func (s *session) findTask(ctx context.Context, run, name string) (string, error) {
 	if parsed, err := uuid.Parse(name); err == nil {
 		return parsed.String(), nil
 	}
 	if lower := strings.ToLower(name); partOfID(lower) {
-		all, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: run}), recentRuns)
+		all, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run}), recentRuns)
 		if err != nil {
 			return "", err
 		}
@@ -183,20 +181,20 @@ func (s *session) findTask(ctx context.Context, tenant, run, name string) (strin
 		for _, t := range all {
 			ids = append(ids, t.GetId())
 		}
-		return oneOf("TASK", "task", lower, ids, "see servo tasks list "+run)
+		return oneOf("TASK", "task", lower, ids, "list them: servo tasks list "+run)
 	}
 	if !strings.Contains(name, "/") {
-		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%q is neither a task's id nor an asset's key", name), fault.Field("TASK"),
-			fault.Remedy("give an asset as namespace/name, or the id that servo tasks list shows"))
+		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%q is neither a task id nor an asset key", name), fault.Field("TASK"),
+			fault.Remedy("use an asset key namespace/name, or an id that servo tasks list shows"))
 	}
 	const some = 4
-	found, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: run, Asset: name, PageSize: some}), some)
+	found, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run, Asset: name, PageSize: some}), some)
 	if err != nil {
 		return "", err
 	}
 	switch len(found) {
 	case 0:
-		all, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: run}), knownTasks)
+		all, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run}), knownTasks)
 		if err != nil {
 			return "", err
 		}
@@ -205,7 +203,7 @@ func (s *session) findTask(ctx context.Context, tenant, run, name string) (strin
 			assets = append(assets, t.GetAsset())
 		}
 		return "", fault.New(fault.NotFound, "the run has no task of asset "+name+suggest.DidYouMean(name, assets), fault.Field("TASK"),
-			fault.Remedy("see servo tasks list "+run))
+			fault.Remedy("list them: servo tasks list "+run))
 	case 1:
 		return found[0].GetId(), nil
 	default:
@@ -214,7 +212,7 @@ func (s *session) findTask(ctx context.Context, tenant, run, name string) (strin
 			ids = append(ids, t.GetId()+" ("+taskName(t.GetAsset(), t.GetPartition())+")")
 		}
 		return "", fault.New(fault.InvalidArgument, "the run has several tasks of asset "+name, fault.Field("TASK"),
-			fault.Remedy("give the id of one: "+strings.Join(ids, ", ")))
+			fault.Remedy("use the id of one: "+strings.Join(ids, ", ")))
 	}
 }
 
@@ -226,58 +224,59 @@ func taskName(asset, partition string) string {
 	return clean(asset) + "[" + clean(partition) + "]"
 }
 
-// tenantNames are for completion.
+// offered returns names for the completion of a shell. With a tenant it finds that first.
+func offered[M any](ctx context.Context, s *session, tenant bool, list func() iter.Seq2[M, error], name func(m M) string) ([]string, error) {
+	if tenant {
+		if _, err := s.requireTenant(ctx); err != nil {
+			return nil, err
+		}
+	}
+	items, err := first(list(), offeredNames)
+	var names []string
+	for _, m := range items {
+		names = append(names, name(m))
+	}
+	return names, err
+}
+
 func (s *session) tenantNames(ctx context.Context) ([]string, error) {
-	tenants, err := first(client.AllTenants(ctx, s.client, &servov1.ListTenantsRequest{}), offeredNames)
-	var names []string
-	for _, t := range tenants {
-		names = append(names, t.GetName())
-	}
-	return names, err
+	return offered(ctx, s, false, func() iter.Seq2[*servov1.Tenant, error] {
+		return client.AllTenants(ctx, s.client, &servov1.ListTenantsRequest{})
+	}, (*servov1.Tenant).GetName)
 }
 
-// pipelineNames are for completion.
 func (s *session) pipelineNames(ctx context.Context) ([]string, error) {
-	tenant, err := s.requireTenant(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pipelines, err := first(client.AllPipelines(ctx, s.client, &servov1.ListPipelinesRequest{Tenant: tenant, Workspace: s.Workspace}), offeredNames)
-	var names []string
-	for _, p := range pipelines {
-		names = append(names, p.GetName()+"\t"+clean(p.GetDescription()))
-	}
-	return names, err
+	return offered(ctx, s, true, func() iter.Seq2[*servov1.Pipeline, error] {
+		return client.AllPipelines(ctx, s.client, &servov1.ListPipelinesRequest{Tenant: s.Tenant, Workspace: s.Workspace})
+	}, func(p *servov1.Pipeline) string { return p.GetName() + "\t" + clean(p.GetDescription()) })
 }
 
-// runNames are for completion: the newest runs.
+func (s *session) assetNames(ctx context.Context) ([]string, error) {
+	return offered(ctx, s, true, func() iter.Seq2[*servov1.Asset, error] {
+		return client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: s.Tenant, Workspace: s.Workspace})
+	}, func(a *servov1.Asset) string { return a.GetKey() + "\t" + kindOf(a.GetCode()) })
+}
+
+func (s *session) configNames(ctx context.Context) ([]string, error) {
+	return offered(ctx, s, true, func() iter.Seq2[*servov1.Config, error] {
+		return client.AllConfigs(ctx, s.client, &servov1.ListConfigsRequest{Tenant: s.Tenant, Workspace: s.Workspace})
+	}, func(c *servov1.Config) string { return c.GetName() + "\t" + clean(c.GetSpec().GetPipeline()) })
+}
+
+// runNames offers the newest runs.
 func (s *session) runNames(ctx context.Context) ([]string, error) {
-	tenant, err := s.requireTenant(ctx)
-	if err != nil {
+	if _, err := s.requireTenant(ctx); err != nil {
 		return nil, err
 	}
 	const some = 20
-	runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{Tenant: tenant, Workspace: s.Workspace, PageSize: some}), some)
+	runs, err := first(client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{Tenant: s.Tenant, Workspace: s.Workspace, PageSize: some}), some)
 	var names []string
 	for i, r := range runs {
+		about := r.GetPipeline() + " " + r.GetState().String()
 		if i == 0 {
-			names = append(names, latest+"\tthe newest: "+r.GetPipeline()+" "+r.GetState().String())
+			names = append(names, latest+"\tthe newest: "+about)
 		}
-		names = append(names, r.GetId()+"\t"+r.GetPipeline()+" "+r.GetState().String())
-	}
-	return names, err
-}
-
-// assetNames are for completion.
-func (s *session) assetNames(ctx context.Context) ([]string, error) {
-	tenant, err := s.requireTenant(ctx)
-	if err != nil {
-		return nil, err
-	}
-	assets, err := first(client.AllAssets(ctx, s.client, &servov1.ListAssetsRequest{Tenant: tenant, Workspace: s.Workspace}), offeredNames)
-	var names []string
-	for _, a := range assets {
-		names = append(names, a.GetKey()+"\t"+kindOf(a.GetCode()))
+		names = append(names, r.GetId()+"\t"+about)
 	}
 	return names, err
 }

@@ -20,12 +20,20 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// newKeys looks after API keys.
+// newKeys is the group of commands about API keys.
 func newKeys() *cobra.Command {
-	return group("keys", "Look after API keys", newAPIKeysBootstrap(), newAPIKeysCreate(), newAPIKeysList(), newAPIKeysRotate(), newAPIKeysRevoke())
+	return group("keys", "Manage API keys", newKeysBootstrap(), newKeysCreate(), newKeysList(), newKeysRotate(),
+		newShow(spec{
+			use: "revoke KEY", short: "Revoke a key within seconds", platform: ofPlatform, reason: true,
+			example: "  servo keys revoke ci --reason leaked",
+		}, func(ctx context.Context, s *session) (*servov1.Key, error) {
+			return s.client.Keys().RevokeKey(ctx, &servov1.RevokeKeyRequest{Tenant: s.Tenant, Key: s.args[0], Reason: s.reason})
+		}, func(w io.Writer, _ *session, k *servov1.Key) {
+			fmt.Fprintf(w, "key %s (%s) revoked\n", clean(k.GetName()), clean(k.GetId()))
+		}))
 }
 
-func newAPIKeysBootstrap() *cobra.Command {
+func newKeysBootstrap() *cobra.Command {
 	var (
 		database, name string
 		force          bool
@@ -33,10 +41,10 @@ func newAPIKeysBootstrap() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Make the first platform key, straight in the database",
-		Long: `Make the first platform key, straight in the database, and print it once. It may do everything:
-make further keys with it, and keep it safe. Whoever can reach the database can do this; if there
-is a platform key that is alive it is refused, unless --force says that they are lost.`,
+		Short: "Create the first platform key in the database",
+		Long: `Create the first platform key in the database and print it once. The key permits everything:
+create further keys with it, and store it safely. The command needs access to the database. It is
+refused while a platform key is valid; --force overrides that, for the case that all are lost.`,
 		Example: `  servo keys bootstrap --database postgres://servo@localhost/servo
   servo keys bootstrap -o json | jq -r .secret | servo login --server 127.0.0.1:8081`,
 		Args: exactly(0),
@@ -58,77 +66,65 @@ is a platform key that is alive it is refused, unless --force says that they are
 		},
 	}
 	addDatabase(cmd, &database)
-	cmd.Flags().StringVar(&name, "name", "bootstrap", "its name, which events and the audit show")
-	cmd.Flags().BoolVar(&force, "force", false, "make it although there are platform keys")
+	cmd.Flags().StringVar(&name, "name", "bootstrap", "name of the key, shown in events and the audit log")
+	cmd.Flags().BoolVar(&force, "force", false, "create the key although platform keys exist")
 	addOutput(cmd, &form)
 	return cmd
 }
 
 func keyMade(w io.Writer, name, id, role, secret string) {
-	fmt.Fprintf(w, "key %s (%s) has the role %s\nkeep it; it is not shown again:\n  %s\n", clean(name), clean(id), clean(role), shownOnce(secret))
+	fmt.Fprintf(w, "key %s (%s) created with role %s\nstore it; it is not shown again:\n  %s\n", clean(name), clean(id), clean(role), shownOnce(secret))
 }
 
-// shownOnce is a secret that an answer had, unless the answer that had it was lost: a repeat has
-// none.
+// createdKey prints a key with its secret.
+func createdKey(w io.Writer, _ *session, made *servov1.CreateKeyResponse) {
+	keyMade(w, made.GetKey().GetName(), made.GetKey().GetId(), made.GetKey().GetRole(), made.GetSecret())
+}
+
+// shownOnce is the secret of an answer. The answer to a repeated call has none.
 func shownOnce(secret string) string {
 	if secret == "" {
-		return "(the answer that had it was lost on its way: end this one, and make another)"
+		return "(lost with the first answer: delete this one and create another)"
 	}
 	return clean(secret)
 }
 
-func newAPIKeysCreate() *cobra.Command {
+func newKeysCreate() *cobra.Command {
 	var (
-		w       whose
 		role    string
 		pools   []string
 		expires time.Duration
 	)
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Make an API key, and print it once",
-		Long: `Make an API key, and print it once. Roles, each with what the one before may do:
+	return newShow(spec{
+		use: "create NAME", short: "Create an API key and print it once", platform: "key of the installation, for the roles platform and worker",
+		long: `Create an API key and print it once. Each role includes the one before:
 
   viewer     reads
   operator   triggers, cancels and retries runs, pauses and resumes, releases locks
-  developer  deploys, writes configs, sends events
+  developer  deploys, writes configs, sends external events
   admin      everything in the tenant: keys, quotas, audit, workspaces, channels
-  platform   everything, everywhere (with --platform)
+  platform   everything in all tenants (with --platform)
 
-A worker key works for the pools that --pool names, and does nothing else. With --workspace a key
-is for one workspace.`,
-		Example: `  servo keys create ci --role developer --expires-in 2160h
+A worker key claims tasks of the pools that --pool names, and permits nothing else. With
+--workspace a key is for one workspace.`,
+		example: `  servo keys create ci --role developer --expires-in 2160h
   servo keys create fleet --platform --role worker --pool default --pool big`,
-		Args: exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			if err := knownRole(role); err != nil {
-				return err
-			}
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			req := &servov1.CreateKeyRequest{Tenant: tenant, Name: args[0], Role: role, Pools: pools}
-			if s.cmd.Flags().Changed("workspace") { // a workspace of the settings is where one works, not what a key is for
-				req.Workspace = s.Workspace
-			}
-			if expires != 0 {
-				req.ExpiresIn = durationpb.New(expires)
-			}
-			made, err := s.client.Keys().CreateKey(ctx, req)
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) {
-				keyMade(w, made.GetKey().GetName(), made.GetKey().GetId(), made.GetKey().GetRole(), made.GetSecret())
-			})
-		}),
-	}
-	cmd.Flags().StringVar(&role, "role", "", "viewer, operator, developer, admin, worker, tick or platform")
-	cmd.Flags().StringArrayVar(&pools, "pool", nil, "a pool that a worker key serves; may be given several times")
-	cmd.Flags().DurationVar(&expires, "expires-in", 0, "how long it lives (default: for ever)")
-	addWhose(cmd, &w, "a key of the installation, for the roles platform and worker")
-	return cmd
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&role, "role", "", "role: viewer, operator, developer, admin, worker, tick or platform")
+			cmd.Flags().StringArrayVar(&pools, "pool", nil, "pool of a worker key, repeatable")
+			cmd.Flags().DurationVar(&expires, "expires-in", 0, "lifetime of the key, such as 2160h (default: no expiry)")
+		},
+		check: func(*session) error { return knownRole(role) },
+	}, func(ctx context.Context, s *session) (*servov1.CreateKeyResponse, error) {
+		req := &servov1.CreateKeyRequest{Tenant: s.Tenant, Name: s.args[0], Role: role, Pools: pools}
+		if s.cmd.Flags().Changed("workspace") { // the workspace of the settings does not restrict a key
+			req.Workspace = s.Workspace
+		}
+		if expires != 0 {
+			req.ExpiresIn = durationpb.New(expires)
+		}
+		return s.client.Keys().CreateKey(ctx, req)
+	}, createdKey)
 }
 
 func knownRole(role string) error {
@@ -141,111 +137,44 @@ func knownRole(role string) error {
 	}
 	message := "is missing"
 	if role != "" {
-		message = fmt.Sprintf("%q is no role%s", role, suggest.DidYouMean(role, names))
+		message = fmt.Sprintf("unknown role %q%s", role, suggest.DidYouMean(role, names))
 	}
 	return fault.New(fault.InvalidArgument, message, fault.Field("--role"), fault.Remedy("use one of "+strings.Join(names, ", ")))
 }
 
-func newAPIKeysList() *cobra.Command {
-	var (
-		w     whose
-		limit int
-		all   bool
-	)
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the API keys of a tenant, without their secrets",
-		Example: "  servo keys list --all",
-		Args:    exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			keys, err := listed(s, client.AllKeys(ctx, s.client, &servov1.ListKeysRequest{Tenant: tenant, All: all, PageSize: pageSize(limit)}), limit)
-			if err != nil {
-				return err
-			}
-			return showAll(s, keys, "no keys; servo keys create makes one", func(w io.Writer) { keysTable(w, s, keys, time.Now()) })
-		}),
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that are expired or revoked")
-	addLimit(cmd, &limit, "keys")
-	addWhose(cmd, &w, "those of the installation")
-	return cmd
-}
-
-func keysTable(w io.Writer, s *session, keys []*servov1.Key, now time.Time) {
-	var t table
-	t.add("ID", "NAME", "ROLE", "FOR", "STATE", "AGE", "EXPIRES", "USED", "BY")
-	for _, k := range keys {
-		reach := orDash(clean(k.GetWorkspace()))
+func newKeysList() *cobra.Command {
+	var all bool
+	return newList(spec{
+		short: "List API keys without their secrets", example: "  servo keys list --all", platform: "keys of the installation", limit: "keys",
+		flags: func(cmd *cobra.Command) { cmd.Flags().BoolVar(&all, "all", false, "include expired and revoked keys") },
+	}, "no keys; create one: servo keys create NAME", func(ctx context.Context, s *session) ([]*servov1.Key, error) {
+		return listed(s, client.AllKeys(ctx, s.client, &servov1.ListKeysRequest{Tenant: s.Tenant, All: all, PageSize: pageSize(s.limit)}))
+	}, columns([]string{"ID", "NAME", "ROLE", "FOR", "STATE", "AGE", "EXPIRES", "USED", "BY"}, func(v view, k *servov1.Key) []string {
+		reach := orDash(k.GetWorkspace())
 		if len(k.GetPools()) > 0 {
 			reach = clean(strings.Join(k.GetPools(), ","))
 		}
-		t.add(k.GetId(), clean(k.GetName()), k.GetRole(), reach, s.paint.state(k.GetState().String()), age(now, k.GetCreatedAt()),
-			when(now, k.GetExpiresAt()), when(now, k.GetLastUsedAt()), clean(k.GetCreatedBy()))
-	}
-	t.print(w)
+		return []string{
+			k.GetId(), clean(k.GetName()), k.GetRole(), reach, v.paint.state(k.GetState().String()), age(v.now, k.GetCreatedAt()),
+			when(v.now, k.GetExpiresAt()), when(v.now, k.GetLastUsedAt()), clean(k.GetCreatedBy()),
+		}
+	}))
 }
 
-func newAPIKeysRotate() *cobra.Command {
-	var (
-		w       whose
-		overlap time.Duration
-	)
-	cmd := &cobra.Command{
-		Use:   "rotate KEY",
-		Short: "Make a key that replaces another, which is believed for a while",
-		Long: `Make a key that may do the same as another, and print it once. The other, named by its id or its
-name, is believed for --overlap: give the new one to whoever uses it in that time.`,
-		Example: "  servo keys rotate ci --overlap 1h",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			made, err := s.client.Keys().RotateKey(ctx, &servov1.RotateKeyRequest{Tenant: tenant, Key: args[0], Overlap: durationpb.New(overlap)})
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) {
-				keyMade(w, made.GetKey().GetName(), made.GetKey().GetId(), made.GetKey().GetRole(), made.GetSecret())
-				fmt.Fprintf(w, "the one before it is believed for %s\n", overlap)
-			})
-		}),
-	}
-	cmd.Flags().DurationVar(&overlap, "overlap", access.DefaultOverlap, "how long the other is still believed")
-	addWhose(cmd, &w, "one of the installation")
-	return cmd
-}
-
-func newAPIKeysRevoke() *cobra.Command {
-	var (
-		w      whose
-		reason string
-	)
-	cmd := &cobra.Command{
-		Use:     "revoke KEY",
-		Short:   "End a key: within seconds no server believes it",
-		Example: "  servo keys revoke ci --reason leaked",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, err := w.tenantOf(ctx, s)
-			if err != nil {
-				return err
-			}
-			revoked, err := s.client.Keys().RevokeKey(ctx, &servov1.RevokeKeyRequest{Tenant: tenant, Key: args[0], Reason: reason})
-			if err != nil {
-				return err
-			}
-			return s.show(revoked, func(w io.Writer) {
-				fmt.Fprintf(w, "key %s (%s) is revoked\n", clean(revoked.GetName()), clean(revoked.GetId()))
-			})
-		}),
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever reads the events later")
-	addWhose(cmd, &w, "one of the installation")
-	return cmd
+func newKeysRotate() *cobra.Command {
+	var overlap time.Duration
+	return newShow(spec{
+		use: "rotate KEY", short: "Create a key that replaces another", platform: ofPlatform,
+		long: `Create a key with the role of another, and print it once. The other key, given by id or name,
+stays valid for --overlap: distribute the new key in that time.`,
+		example: "  servo keys rotate ci --overlap 1h",
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().DurationVar(&overlap, "overlap", access.DefaultOverlap, "time for which the other key stays valid")
+		},
+	}, func(ctx context.Context, s *session) (*servov1.CreateKeyResponse, error) {
+		return s.client.Keys().RotateKey(ctx, &servov1.RotateKeyRequest{Tenant: s.Tenant, Key: s.args[0], Overlap: durationpb.New(overlap)})
+	}, func(w io.Writer, s *session, made *servov1.CreateKeyResponse) {
+		createdKey(w, s, made)
+		fmt.Fprintf(w, "the previous key stays valid for %s\n", overlap)
+	})
 }

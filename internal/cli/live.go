@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// frameEvery is how often the picture may be drawn.
+	// frameEvery is the shortest interval between two pictures.
 	frameEvery = 100 * time.Millisecond
-	// progressEvery is how often the progress of running tasks is asked for: no event tells.
+	// progressEvery is the interval at which the progress of running tasks is read: no event has it.
 	progressEvery = time.Second
-	// barWidth is how long a progress bar is.
+	// barWidth is the length of a progress bar.
 	barWidth = 20
-	// The size of a terminal that does not say.
+	// The default size of a terminal.
 	usualWidth, usualHeight = 80, 24
 )
 
@@ -44,22 +44,22 @@ type live struct {
 
 	mu    sync.Mutex
 	board *board
-	note  string // what the client has to say
+	note  string // a remark of the client
 	drawn []string
 }
 
 // newLive begins to draw.
-func newLive(ctx context.Context, s *session, tenant, run string) *live {
+func newLive(ctx context.Context, s *session, run string) *live {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{s: s, out: s.cmd.OutOrStdout(), cancel: cancel, board: newBoard()}
-	s.sayTo(func(text string) {
+	s.reportTo(func(text string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.note = text
 	})
 	fmt.Fprint(l.out, hideCursor)
 	l.done.Go(func() { every(ctx, frameEvery, l.draw) })
-	l.done.Go(func() { every(ctx, progressEvery, func() { l.readProgress(ctx, tenant, run) }) })
+	l.done.Go(func() { every(ctx, progressEvery, func() { l.readProgress(ctx, run) }) })
 	return l
 }
 
@@ -94,9 +94,9 @@ func (l *live) end(*servov1.Run) error {
 	return wrote(err)
 }
 
-// readProgress asks how far the running tasks are. A failure is the watch's to tell.
-func (l *live) readProgress(ctx context.Context, tenant, run string) {
-	req := &servov1.ListTasksRequest{Tenant: tenant, Run: run, State: []servov1.Task_State{servov1.Task_RUNNING}}
+// readProgress reads the progress of the running tasks. The watch reports failures.
+func (l *live) readProgress(ctx context.Context, run string) {
+	req := &servov1.ListTasksRequest{Tenant: l.s.Tenant, Run: run, State: []servov1.Task_State{servov1.Task_RUNNING}}
 	running, err := first(client.AllTasks(ctx, l.s.client, req), offeredNames)
 	if err != nil {
 		return
@@ -129,7 +129,7 @@ func (l *live) draw() {
 		text.WriteString(line + "\n")
 	}
 	l.drawn = picture
-	_, _ = io.WriteString(l.out, text.String()) // the last word of end tells
+	_, _ = io.WriteString(l.out, text.String()) // the last write of end reports errors
 }
 
 func terminalSize(w io.Writer) (width, height int) {
@@ -189,7 +189,7 @@ func urgency(state servov1.Task_State) int {
 	}
 }
 
-// details is what is worth saying about a task in its state.
+// details is the progress, duration or note of a task.
 func (t *boardTask) details(p palette, now time.Time) string {
 	switch t.state {
 	case servov1.Task_RUNNING:

@@ -88,6 +88,6 @@ func TestWatchOnATerminal(t *testing.T) {
 		require.Equal(t, 1, code())
 		closed()
 		require.True(t, strings.HasSuffix(screen.String(), show), "the cursor is back: %q", screen.String())
-		require.Contains(t, stderr.String(), "stopped watching; the run goes on")
+		require.Contains(t, stderr.String(), "stopped watching; the run continues")
 	})
 }

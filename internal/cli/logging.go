@@ -12,16 +12,16 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// logging is how a command that runs for long tells what happens.
+// logging is the log level and format of a command that runs for long.
 type logging struct{ level, format string }
 
 // addLogging gives a command the flags --log-level and --log-format.
 func addLogging(cmd *cobra.Command, to *logging, level string) {
-	cmd.Flags().StringVar(&to.level, "log-level", level, "debug, info, warn or error")
-	cmd.Flags().StringVar(&to.format, "log-format", "text", "text or json")
+	cmd.Flags().StringVar(&to.level, "log-level", level, "log level: debug, info, warn or error")
+	cmd.Flags().StringVar(&to.format, "log-format", "text", "log format: text or json")
 }
 
-// logger writes to w as the flags say.
+// logger writes to w with the level and format of the flags.
 func (l logging) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	switch strings.ToLower(l.level) {

@@ -24,22 +24,21 @@ const maxKeyInput = 4096
 // newLogin keeps a key for a server.
 func newLogin() *cobra.Command {
 	var (
-		servers      []string
 		name, tenant string
 		command      string
 	)
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Keep an API key for a server, and use both from now on",
-		Long: `Keep an API key for a server as a context, and use it from now on. The key is read from
-standard input, or asked for without showing it. It is tried before it is kept, in a file that
-only you can read, beside the configuration file.
+		Short: "Log in to a server with an API key",
+		Long: `Store a server with an API key as a context, and use it for later commands. The key is read from
+standard input, or prompted for without echo. It is checked before it is stored, in a file that
+only you can read, next to the configuration file.
 
-With --token-command no key is kept but a command, which each later command runs to get a
+With --token-command a command is stored instead of a key. Each later command runs it to get a
 token of an OpenID Connect issuer that the server trusts.
 
-A key or a token in ` + keyVariable + ` is stronger than that of the context. The key of a context is sent
-to its own servers and to no others.`,
+A key or a token in ` + keyVariable + ` overrides that of the context. The key of a context is sent
+to its own servers only.`,
 		Example: `  servo login --server servo.example.com:8081 --context prod
   servo keys create ci --role developer -o json | jq -r .secret | servo login --context ci
   servo login --server servo.example.com:8081 --token-command 'gcloud auth print-identity-token'`,
@@ -78,11 +77,11 @@ to its own servers and to no others.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addServer(cmd)
 	addTLSCA(cmd)
-	cmd.Flags().StringVar(&name, "context", "default", "the name to keep it by")
-	cmd.Flags().StringVar(&command, "token-command", "", "a command of the shell that prints a token, to be run each time instead of keeping a key")
-	cmd.Flags().StringVarP(&tenant, "tenant", "t", "", "the tenant that is meant if no other is named")
+	cmd.Flags().StringVar(&name, "context", "default", "name of the context")
+	cmd.Flags().StringVar(&command, "token-command", "", "shell command that prints a token, instead of a key")
+	cmd.Flags().StringVarP(&tenant, "tenant", "t", "", "default tenant of the context")
 	return cmd
 }
 
@@ -116,7 +115,7 @@ func readKey(cmd *cobra.Command) (string, error) {
 	}
 	text = strings.TrimSpace(text)
 	if _, ok := access.ParseSecret(text); !ok {
-		return "", fault.New(fault.InvalidArgument, "what was given is not an API key", fault.Field("key"), fault.Remedy("give it as it was shown, sk_…, on standard input"))
+		return "", fault.New(fault.InvalidArgument, "invalid API key", fault.Field("key"), fault.Remedy("pass the key as it was printed, sk_…, on standard input"))
 	}
 	return text, nil
 }
@@ -140,8 +139,8 @@ func tryKey(ctx context.Context, at settings, key string) error {
 	}
 	s := &session{settings: at}
 	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == client.Unauthenticated {
-		return fault.New(fault.Unauthenticated, "the server does not know this key", fault.Field("key"),
-			fault.Remedy("see servo keys list on the server: it may be expired or revoked; why a token is refused is in the server's log"))
+		return fault.New(fault.Unauthenticated, "the server rejects this key", fault.Field("key"),
+			fault.Remedy("check with servo keys list whether it is expired or revoked; the server's log has the reason for a token"))
 	}
 	return s.explain(err)
 }

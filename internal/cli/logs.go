@@ -13,62 +13,56 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// logsEvery is how often a follower asks for more.
+// logsEvery is the interval at which a follower reads more.
 const logsEvery = time.Second
 
 func newTasksLogs() *cobra.Command {
 	var (
-		r       remote
 		attempt int32
 		follow  bool
 	)
-	cmd := &cobra.Command{
-		Use:   "logs RUN TASK|ASSET",
-		Short: "Print what a task has logged",
-		Long: `Print what the latest attempt of a task has logged, or the one that --attempt names. With
---follow go on until the task has ended, over its further attempts too.`,
-		Example: `  servo tasks logs latest gold/revenue --follow
+	return newCall(ofRun(spec{
+		use: "logs RUN TASK|ASSET", short: "Print the logs of a task",
+		long: `Print the logs of the latest attempt of a task, or of the one that --attempt names. With
+--follow continue until the task has ended, through its further attempts.`,
+		example: `  servo tasks logs latest gold/revenue --follow
   servo tasks logs 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue --attempt 1`,
-		Args: exactly(2),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			task, err := s.taskArgument(ctx, args)
-			if err != nil {
-				return err
-			}
-			l := &logReader{s: s, task: task, attempt: attempt, only: attempt > 0}
-			if follow {
-				return l.follow(ctx)
-			}
-			if !l.only {
-				l.attempt = task.GetAttempt()
-			}
-			if l.attempt == 0 {
-				s.say("nothing is logged: the task is %s and nobody has begun it", task.GetState())
-				return nil
-			}
-			if err := l.print(ctx, 0); err != nil {
-				return err
-			}
-			if !l.printed {
-				s.say("attempt %d has logged nothing", l.attempt)
-			}
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().Int32Var(&attempt, "attempt", 0, "number of the attempt (0: the latest)")
+			cmd.Flags().BoolVar(&follow, "follow", false, "continue until the task has ended")
+		},
+	}), func(ctx context.Context, s *session) error {
+		task, err := getTask(ctx, s)
+		if err != nil {
+			return err
+		}
+		l := &logReader{s: s, task: task, attempt: attempt, only: attempt > 0}
+		if follow {
+			return l.follow(ctx)
+		}
+		if !l.only {
+			l.attempt = task.GetAttempt()
+		}
+		if l.attempt == 0 {
+			s.report("no logs: the task is %s and has no attempt yet", task.GetState())
 			return nil
-		}),
-	}
-	cmd.Flags().Int32Var(&attempt, "attempt", 0, "which attempt (0: the latest)")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the task has ended")
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		}
+		if err := l.print(ctx, 0); err != nil {
+			return err
+		}
+		if !l.printed {
+			s.report("attempt %d has no logs", l.attempt)
+		}
+		return nil
+	})
 }
 
 // logReader prints the logs of a task's attempts.
 type logReader struct {
 	s       *session
 	task    *servov1.Task
-	attempt int32 // the one being read
-	only    bool  // and no other
+	attempt int32 // that is read
+	only    bool  // reads no other attempt
 	printed bool
 }
 
@@ -93,11 +87,11 @@ func (l *logReader) follow(ctx context.Context) error {
 		}
 		l.task = task
 		if task.GetAttempt() >= l.attempt {
-			l.s.say("attempt %d", l.attempt)
+			l.s.report("attempt %d", l.attempt)
 			continue
 		}
 		if task.GetState() >= servov1.Task_SUCCEEDED {
-			l.s.say("the task is %s", task.GetState())
+			l.s.report("the task is %s", task.GetState())
 			return nil
 		}
 		select {
@@ -108,7 +102,7 @@ func (l *logReader) follow(ctx context.Context) error {
 	}
 }
 
-// print prints one attempt; with a pace until it is over.
+// print prints one attempt; with a pace until it has ended.
 func (l *logReader) print(ctx context.Context, pace time.Duration) error {
 	req := &servov1.ListTaskLogsRequest{Tenant: l.s.Tenant, Run: l.task.GetRun(), Task: l.task.GetId(), Attempt: l.attempt}
 	dropped := int64(0)
@@ -117,7 +111,7 @@ func (l *logReader) print(ctx context.Context, pace time.Duration) error {
 			return err
 		}
 		if more := page.GetDroppedBytes() - dropped; more > 0 {
-			l.s.say("%d bytes in between were not kept", more)
+			l.s.report("%d bytes are missing here: the log was truncated", more)
 			dropped = page.GetDroppedBytes()
 		}
 		for _, chunk := range page.GetChunks() {
@@ -149,7 +143,7 @@ func (l *logReader) chunk(chunk *servov1.LogChunk) error {
 	return wrote(err)
 }
 
-// harmless takes out of lines what would move a terminal's cursor or do worse.
+// harmless removes control characters, which could move a terminal's cursor or do worse.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

@@ -34,14 +34,14 @@ func showAll[M proto.Message](s *session, list []M, none string, table func(w io
 		}
 	}
 	if len(list) == 0 && s.Form.forPeople() {
-		s.say("%s", none)
+		s.report("%s", none)
 		return nil
 	}
 	if err := render(s.cmd.OutOrStdout(), s.Form, values, table); err != nil {
 		return err
 	}
 	if s.more {
-		s.say("there are more than %d; --limit 0 lists all", len(list))
+		s.report("there are more than %d; --limit 0 lists all", len(list))
 	}
 	return nil
 }
@@ -68,15 +68,14 @@ func first[Item any](list iter.Seq2[Item, error], limit int) ([]Item, error) {
 	return items, nil
 }
 
-// listed gathers at most limit items of a list that is shown; 0 is all of them. That there are
-// more is said below the list.
-func listed[Item any](s *session, list iter.Seq2[Item, error], limit int) ([]Item, error) {
-	if limit <= 0 {
+// listed gathers the items of a list up to its limit, and records whether there are more.
+func listed[Item any](s *session, list iter.Seq2[Item, error]) ([]Item, error) {
+	if s.limit <= 0 {
 		return first(list, 0)
 	}
-	items, err := first(list, limit+1)
-	if s.more = len(items) > limit; s.more {
-		items = items[:limit]
+	items, err := first(list, s.limit+1)
+	if s.more = len(items) > s.limit; s.more {
+		items = items[:s.limit]
 	}
 	return items, err
 }

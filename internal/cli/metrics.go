@@ -15,36 +15,24 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newTenantsMetrics shows what has become of a tenant's runs.
 func newTenantsMetrics() *cobra.Command {
-	var (
-		r        remote
-		from, to string
-		by       string
-	)
-	cmd := &cobra.Command{
-		Use:   "metrics TENANT",
-		Short: "Show what has become of a tenant's runs: in all, and by a label",
-		Long: `Show how many runs of a tenant have ended, and how, over days in UTC.
+	var from, to, by string
+	return newShow(spec{
+		use: "metrics TENANT", short: "Show the results of a tenant's runs",
+		long: `Count the runs of a tenant that have ended, by result, over days in UTC.
 
-SLA is the part of them without a breach: they began in time, and took no longer than they
-may. BREACHES are those that happened in these days. --by adds a row for each value of a label, as
-the config of a run had it when the run was made.`,
-		Example: "  servo tenants metrics acme\n  servo tenants metrics acme --from 2026-01-01 --to 2026-01-31\n  servo tenants metrics acme --by provider",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			m, err := s.client.Metrics().GetTenantMetrics(ctx, &servov1.GetTenantMetricsRequest{Tenant: args[0], From: from, To: to, GroupBy: by})
-			if err != nil {
-				return err
-			}
-			return s.show(m, func(w io.Writer) { metricsText(w, m, by) })
-		}),
-	}
-	cmd.Flags().StringVar(&from, "from", "", "the first day, such as 2026-01-31 (29 days before the last)")
-	cmd.Flags().StringVar(&to, "to", "", "the last day (today)")
-	cmd.Flags().StringVar(&by, "by", "", "a label of configs: show the sums for each of its values, such as provider")
-	addRemote(cmd, &r)
-	return cmd
+SLA is the part of them without a breach: they started in time, and did not exceed their maximum
+duration. BREACHES are those that happened in these days. --by adds a row for each value of a
+label, as the config of a run had it when the run was created.`,
+		example: "  servo tenants metrics acme\n  servo tenants metrics acme --from 2026-01-01 --to 2026-01-31\n  servo tenants metrics acme --by provider",
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&from, "from", "", "first day, such as 2026-01-31 (default: 29 days before the last)")
+			cmd.Flags().StringVar(&to, "to", "", "last day, such as 2026-01-31 (default: today)")
+			cmd.Flags().StringVar(&by, "by", "", "label of configs to group by, such as provider")
+		},
+	}, func(ctx context.Context, s *session) (*servov1.TenantMetrics, error) {
+		return s.client.Metrics().GetTenantMetrics(ctx, &servov1.GetTenantMetricsRequest{Tenant: s.args[0], From: from, To: to, GroupBy: by})
+	}, func(w io.Writer, _ *session, m *servov1.TenantMetrics) { metricsText(w, m, by) })
 }
 
 func metricsText(w io.Writer, m *servov1.TenantMetrics, by string) {
@@ -79,7 +67,7 @@ func metricsText(w io.Writer, m *servov1.TenantMetrics, by string) {
 	}
 }
 
-// averageOf is a duration that may not be there.
+// averageOf is a duration, or - for none.
 func averageOf(d *durationpb.Duration) string {
 	if d == nil {
 		return "-"

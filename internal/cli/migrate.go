@@ -43,13 +43,13 @@ func openDatabase(ctx context.Context, flag string) (*store.Store, error) {
 	if err == nil {
 		return s, nil
 	}
-	if _, told := fault.As(err); told {
+	if _, explained := fault.As(err); explained {
 		return nil, err
 	}
 	message := strings.Join(strings.Fields(err.Error()), " ") // the driver lists its tries on lines
 	code, remedy := fault.InvalidArgument, "check the URL"
 	if store.Diagnose(err) == store.Away {
-		code, remedy = fault.Unavailable, "see that PostgreSQL runs there"
+		code, remedy = fault.Unavailable, "check that PostgreSQL runs there"
 	}
 	return nil, fault.New(code, message, fault.Field("--database"), fault.Remedy(remedy), fault.Cause(err))
 }
@@ -85,9 +85,9 @@ func refuseOtherSchema(status []store.MigrationStatus) error {
 	return nil
 }
 
-// newMigrate brings a database to this version's schema.
+// newMigrate is the group of commands about migrations.
 func newMigrate() *cobra.Command {
-	return group("migrate", "Bring a database to this version's schema", newMigrateStatus(), newMigrateUp())
+	return group("migrate", "Migrate a database to the schema of this version", newMigrateStatus(), newMigrateUp())
 }
 
 func newMigrateStatus() *cobra.Command {
@@ -97,7 +97,7 @@ func newMigrateStatus() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which migrations are applied",
+		Short: "Show the applied and missing migrations",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -142,7 +142,7 @@ func newMigrateUp() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Apply what is missing; any number may do so at once",
+		Short: "Apply missing migrations (safe to run concurrently)",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

@@ -16,7 +16,7 @@ const (
 
 // addOIDC gives a command --oidc.
 func addOIDC(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "oidc", "", "YAML or JSON file with the OpenID Connect issuers whose tokens are believed, and what is granted to whom ("+oidcVariable+")")
+	cmd.Flags().StringVar(path, "oidc", "", "YAML or JSON file with trusted OpenID Connect issuers and their grants ("+oidcVariable+")")
 }
 
 // readOIDC reads the issuers that are trusted; there may be none.
@@ -30,10 +30,10 @@ func readOIDC(ctx context.Context, path string) (oidc.Settings, error) {
 	return oidc.Read(environmentOf(ctx).path(path), oidcFlag)
 }
 
-// openOIDC refuses tokens where nobody is asked for any.
+// openOIDC refuses issuers on a server without authentication.
 func openOIDC(open bool, settings oidc.Settings) error {
 	if open && len(settings.Issuers) > 0 {
-		return fault.New(fault.InvalidArgument, "is of no use with --open, which asks nobody who they are", fault.Field(oidcFlag), fault.Remedy("leave one of the two out"))
+		return fault.New(fault.InvalidArgument, "has no effect with --open, which disables authentication", fault.Field(oidcFlag), fault.Remedy("remove one of the two flags"))
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (d *doctor) trusted(ctx context.Context) []finding {
 		f := finding{Check: "OIDC", Verdict: passed, Message: issuer.URL + " has " + count(keys, "key")}
 		switch {
 		case err != nil:
-			f.Verdict, f.Message, f.Remedy = failed, issuer.URL+" cannot be used: "+err.Error(), "see that the servers reach it, and that the file has the issuer as its tokens write it"
+			f.Verdict, f.Message, f.Remedy = failed, issuer.URL+" cannot be used: "+err.Error(), "check that the servers reach it, and that the file has the issuer of its tokens"
 		case keys == 0:
 			f.Verdict, f.Message, f.Remedy = failed, issuer.URL+" has no key that can be used", "let it publish keys with ids for RS256 or ES256 at its jwks_uri"
 		}

@@ -32,13 +32,13 @@ const (
 // outputForms are what --output takes.
 const outputForms = "table, wide, name, json, yaml or jsonpath=EXPRESSION"
 
-// forPeople says that the output is a table.
+// forPeople reports whether the output is a table.
 func (o output) forPeople() bool { return o == outputTable || o == outputWide }
 
 // addOutput gives a command the flag --output.
 func addOutput(cmd *cobra.Command, to *output) {
 	*to = outputTable
-	cmd.Flags().VarP(to, "output", "o", outputForms)
+	cmd.Flags().VarP(to, "output", "o", "output form: "+outputForms)
 	forms := []string{string(outputTable), string(outputWide), string(outputName), string(outputJSON), string(outputYAML), "jsonpath="}
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)) // fails if called twice
 }
@@ -132,7 +132,7 @@ func wrote(err error) error {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot write the output: "+err.Error(),
-		fault.Remedy("see that whoever reads it is still there"), fault.Cause(err))
+		fault.Remedy("check that the reader still runs"), fault.Cause(err))
 }
 
 // count is "1 task" or "2 tasks".

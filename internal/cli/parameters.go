@@ -25,14 +25,14 @@ type parameters struct {
 }
 
 func (p *parameters) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&p.pairs, "param", nil, "a parameter as name=value, read as the type that the pipeline declares")
-	cmd.Flags().StringVar(&p.whole, "params", "", "the parameters as a JSON object, or @FILE")
+	cmd.Flags().StringArrayVar(&p.pairs, "param", nil, "parameter as name=value, of the type that the pipeline declares; repeatable")
+	cmd.Flags().StringVar(&p.whole, "params", "", "parameters as a JSON object, or @FILE")
 }
 
-// given says that at least one parameter was set.
+// given reports whether at least one parameter was set.
 func (p *parameters) given() bool { return len(p.pairs) > 0 || p.whole != "" }
 
-// declarer says what parameters are declared, and whether that is known at all.
+// declarer returns the declared parameters, and whether they are known.
 type declarer func() (declared []asset.Parameter, known bool, err error)
 
 // read makes one object of the flags, or nil of none. What is declared is asked for only if
@@ -73,7 +73,7 @@ func (p *parameters) object(cmd *cobra.Command) (map[string]any, error) {
 	}
 	var object map[string]any
 	if json.Unmarshal(canonical, &object) != nil || object == nil {
-		return nil, fault.New(fault.InvalidArgument, "is no JSON object", fault.Field("--params"), fault.Remedy(`write it as {"name": value}`))
+		return nil, fault.New(fault.InvalidArgument, "is not a JSON object", fault.Field("--params"), fault.Remedy(`write it as {"name": value}`))
 	}
 	return object, nil
 }
@@ -99,8 +99,8 @@ func (p *parameters) ofManifest(cmd *cobra.Command, manifest *asset.Manifest, pi
 	return canon.Marshal(object)
 }
 
-// deployedParameters is the parameters that the request's pipeline declares. A pipeline that
-// is not there is the server's to refuse: it knows the one that was meant.
+// deployedParameters returns the parameters that the request's pipeline declares. The server
+// refuses an unknown pipeline: it can suggest a similar name.
 func deployedParameters(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (declared []asset.Parameter, known bool, err error) {
 	if req.GetPipeline() == "" {
 		return nil, true, nil // a selection declares none
@@ -120,8 +120,8 @@ func deployedParameters(ctx context.Context, s *session, req *servov1.TriggerRun
 	return nil, false, nil
 }
 
-// manifestParameters is the same of a manifest, and leaves a pipeline that is not there to
-// the plan.
+// manifestParameters returns the parameters that a pipeline of a manifest declares. The plan refuses
+// an unknown pipeline.
 func manifestParameters(manifest *asset.Manifest, pipeline string) (declared []asset.Parameter, known bool) {
 	if pipeline == "" {
 		return nil, true
@@ -134,7 +134,7 @@ func manifestParameters(manifest *asset.Manifest, pipeline string) (declared []a
 	return nil, false
 }
 
-// addPairs reads name=value pairs into an object. All mistakes are told at once.
+// addPairs reads name=value pairs into an object. All mistakes are reported at once.
 func addPairs(object map[string]any, pairs []string, declared []asset.Parameter, known bool) error {
 	types := map[string]asset.ParameterType{}
 	var names []string
@@ -227,7 +227,7 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 	return text, ""
 }
 
-// inexact says what is wrong with a JSON value whose numbers would be rounded, or "".
+// inexact explains why numbers of a JSON value would be rounded, or is "".
 func inexact(text string) string {
 	f, ok := fault.As(canon.CheckExact([]byte(text)))
 	if !ok {

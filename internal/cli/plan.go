@@ -22,7 +22,7 @@ func newPlan() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Check a manifest and show what would run",
+		Short: "Check a manifest and show its plan",
 		Long: `Check a manifest and show what would run, in which order. No server is needed.
 
 Without --pipeline and --select everything is planned. --select may be given several
@@ -54,9 +54,9 @@ trigger; --params takes a JSON object, or @FILE.`,
 			return render(cmd.OutOrStdout(), form, p, func(w io.Writer) { planTable(w, p) })
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "servo.yaml", "the manifest, YAML or JSON, or - for standard input")
-	cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "plan this pipeline")
-	cmd.Flags().StringArrayVar(&request.Select, "select", nil, "plan these assets")
+	addManifest(cmd, &file)
+	cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "pipeline to plan")
+	cmd.Flags().StringArrayVar(&request.Select, "select", nil, "assets to plan, repeatable")
 	params.add(cmd)
 	addOutput(cmd, &form)
 	return cmd

@@ -16,13 +16,36 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// newPools looks after pools.
+// newPools is the group of commands about pools.
 func newPools() *cobra.Command {
-	return group("pools", "Configure and list pools, the queues of tasks with their workers",
-		newPoolsCreate(), newPoolsList(), newPoolsGet(), newPoolsUpdate(), newPoolsDelete())
+	return group("pools", "Manage pools, the queues of tasks with their workers",
+		newPoolsCreate(),
+		newList(spec{short: "List pools with configuration, tasks or workers"}, "no pools configured or in use",
+			func(ctx context.Context, s *session) ([]*servov1.Pool, error) {
+				answer, err := s.client.Pools().ListPools(ctx, &servov1.ListPoolsRequest{})
+				return answer.GetPools(), err
+			},
+			columns([]string{"POOL", "KIND", "QUEUED", "LEASED", "WORKERS", "LIMIT", "URL"}, func(_ view, p *servov1.Pool) []string {
+				return []string{
+					clean(p.GetName()), strings.ToLower(p.GetKind().String()), fmt.Sprint(p.GetQueued()), fmt.Sprint(p.GetLeased()),
+					fmt.Sprint(p.GetWorkers()), limitText(p.GetMaxConcurrency()), orDash(p.GetUrl()),
+				}
+			})),
+		newShow(spec{use: "get NAME", short: "Show a pool's limits, queue and endpoint health", example: "  servo pools get reports"},
+			func(ctx context.Context, s *session) (*servov1.Pool, error) {
+				return s.client.Pools().GetPool(ctx, &servov1.GetPoolRequest{Pool: s.args[0]})
+			}, poolText),
+		newPoolsUpdate(),
+		newShow(spec{use: "delete NAME", short: "Delete a pool's configuration (queued tasks are kept)", version: "pool"},
+			func(ctx context.Context, s *session) (*servov1.DeletePoolResponse, error) {
+				return s.client.Pools().DeletePool(ctx, &servov1.DeletePoolRequest{Pool: s.args[0], Version: s.version})
+			},
+			func(w io.Writer, s *session, _ *servov1.DeletePoolResponse) {
+				fmt.Fprintf(w, "configuration of pool %s deleted; it is a pull pool without limits\n", clean(s.args[0]))
+			}))
 }
 
-// poolFlags are what can be said about a pool.
+// poolFlags are the settings of a pool.
 type poolFlags struct {
 	url, owner     string
 	tenants        []string
@@ -31,72 +54,64 @@ type poolFlags struct {
 	timeout        time.Duration
 }
 
-func addPool(cmd *cobra.Command, f *poolFlags) {
+func (f *poolFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.url, "url", "", "of a push pool: where tasks are sent")
-	flags.Int32Var(&f.maxConcurrency, "max-concurrency", -1, "tasks that may be queued or out at once (-1: no limit)")
-	flags.Float32Var(&f.rate, "rate", 0, "of a push pool: tasks sent in a second, by all servers together (0: no limit)")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of a push pool: how long one call may take")
-	flags.StringVar(&f.owner, "owner", "", "tenant that owns the pool and alone may use it (none: the platform)")
-	flags.StringSliceVar(&f.tenants, "tenants", nil, "tenants that may use a pool of the platform (none: all)")
+	flags.StringVar(&f.url, "url", "", "endpoint URL of a push pool")
+	flags.Int32Var(&f.maxConcurrency, "max-concurrency", -1, "maximum number of queued and leased tasks (-1: no limit)")
+	flags.Float32Var(&f.rate, "rate", 0, "maximum calls per second to a push pool, by all servers (0: no limit)")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of one call to a push pool")
+	flags.StringVar(&f.owner, "owner", "", "tenant that owns the pool and alone may use it (default: the platform)")
+	flags.StringSliceVar(&f.tenants, "tenants", nil, "tenants that may use a pool of the platform (default: all)")
 }
 
 func newPoolsCreate() *cobra.Command {
 	var (
-		r    remote
 		f    poolFlags
 		kind string
 	)
-	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a pool",
-		Long: `Create a pool. A pool without configuration is a pull pool without limits: its workers
+	return newShow(spec{
+		use: "create NAME", short: "Create a pool",
+		long: `Create a pool. A pool without configuration is a pull pool without limits: its workers
 claim, and all tenants may use it. To a push pool Servo sends each task, as a signed envelope,
 to a URL.
 
 An owned pool accepts tasks of its owner only. A pool of the platform accepts tasks of all
 tenants, or of those that --tenants names.
 
-The keys that the workers of a push pool believe envelopes by are printed once, here and
-when keys are rotated. Give them to the workers; they are not shown again.`,
-		Example: `  servo pools create reports --kind push --url https://reports.example.com/servo --max-concurrency 20
+Workers of a push pool verify envelopes with keys. The keys are printed once, here and when
+keys are rotated. Give them to the workers; they are not shown again.`,
+		example: `  servo pools create reports --kind push --url https://reports.example.com/servo --max-concurrency 20
   servo pools create gpu --max-concurrency 4 --owner acme
   servo pools create batch --tenants acme,globex`,
-		Args: exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			number, err := poolKind(kind)
-			if err != nil {
-				return err
-			}
-			made, err := s.client.Pools().CreatePool(ctx, &servov1.CreatePoolRequest{
-				Name: args[0], Kind: number, Url: f.url, MaxConcurrency: &f.maxConcurrency, RatePerSecond: f.rate,
-				Timeout: durationpb.New(f.timeout), Owner: f.owner, Tenants: f.tenants,
-			})
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) {
-				fmt.Fprintf(w, "pool %q created\n", made.GetPool().GetName())
-				workerKeys(w, made.GetWorkerKeys())
-			})
-		}),
-	}
-	cmd.Flags().StringVar(&kind, "kind", "pull", "pull (workers claim) or push (Servo calls a URL)")
-	addPool(cmd, &f)
-	addRemote(cmd, &r)
-	return cmd
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&kind, "kind", "pull", "kind: pull (workers claim) or push (Servo calls a URL)")
+			f.add(cmd)
+		},
+	}, func(ctx context.Context, s *session) (*servov1.CreatePoolResponse, error) {
+		number, err := poolKind(kind)
+		if err != nil {
+			return nil, err
+		}
+		return s.client.Pools().CreatePool(ctx, &servov1.CreatePoolRequest{
+			Name: s.args[0], Kind: number, Url: f.url, MaxConcurrency: &f.maxConcurrency, RatePerSecond: f.rate,
+			Timeout: durationpb.New(f.timeout), Owner: f.owner, Tenants: f.tenants,
+		})
+	}, func(w io.Writer, _ *session, made *servov1.CreatePoolResponse) {
+		fmt.Fprintf(w, "pool %q created\n", made.GetPool().GetName())
+		workerKeys(w, made.GetWorkerKeys())
+	})
 }
 
 func poolKind(text string) (servov1.Pool_Kind, error) {
 	number, known := servov1.Pool_Kind_value[strings.ToUpper(text)]
 	if !known || number == 0 {
-		return 0, fault.New(fault.InvalidArgument, fmt.Sprintf("%q is no kind of pool%s", text, suggest.DidYouMean(text, []string{"pull", "push"})),
+		return 0, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown kind of pool %q%s", text, suggest.DidYouMean(text, []string{"pull", "push"})),
 			fault.Field("--kind"), fault.Remedy("use pull or push"))
 	}
 	return servov1.Pool_Kind(number), nil
 }
 
-// workerKeys prints the keys that are shown once.
+// workerKeys prints keys that are shown once.
 func workerKeys(w io.Writer, keys []*servov1.WorkerKey) {
 	if len(keys) == 0 {
 		return
@@ -107,32 +122,6 @@ func workerKeys(w io.Writer, keys []*servov1.WorkerKey) {
 	}
 }
 
-func newPoolsList() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the pools that are configured, have tasks or have workers",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			answer, err := s.client.Pools().ListPools(ctx, &servov1.ListPoolsRequest{})
-			if err != nil {
-				return err
-			}
-			return showAll(s, answer.GetPools(), "no pool is configured or in use", func(w io.Writer) {
-				var t table
-				t.add("POOL", "KIND", "QUEUED", "LEASED", "WORKERS", "LIMIT", "URL")
-				for _, p := range answer.GetPools() {
-					t.add(clean(p.GetName()), strings.ToLower(p.GetKind().String()), fmt.Sprint(p.GetQueued()), fmt.Sprint(p.GetLeased()),
-						fmt.Sprint(p.GetWorkers()), limitText(p.GetMaxConcurrency()), orDash(clean(p.GetUrl())))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	addRemote(cmd, &r)
-	return cmd
-}
-
 func limitText(limit int32) string {
 	if limit < 0 {
 		return "-"
@@ -140,26 +129,7 @@ func limitText(limit int32) string {
 	return fmt.Sprint(limit)
 }
 
-func newPoolsGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:     "get NAME",
-		Short:   "Show a pool: what it may, what is in it, and how its URL answers",
-		Example: "  servo pools get reports",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			p, err := s.client.Pools().GetPool(ctx, &servov1.GetPoolRequest{Pool: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(p, func(w io.Writer) { poolText(w, p) })
-		}),
-	}
-	addRemote(cmd, &r)
-	return cmd
-}
-
-func poolText(w io.Writer, p *servov1.Pool) {
+func poolText(w io.Writer, _ *session, p *servov1.Pool) {
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("pool", clean(p.GetName()))
 	kind := strings.ToLower(p.GetKind().String())
@@ -174,7 +144,7 @@ func poolText(w io.Writer, p *servov1.Pool) {
 	line("limit", limitText(p.GetMaxConcurrency()))
 	line("queued", fmt.Sprint(p.GetQueued()))
 	line("leased", fmt.Sprint(p.GetLeased()))
-	line("workers", fmt.Sprintf("%d, with %d slots", p.GetWorkers(), p.GetSlots()))
+	line("workers", fmt.Sprintf("%d, with capacity %d", p.GetWorkers(), p.GetSlots()))
 	if p.GetConfigured() {
 		line("version", fmt.Sprint(p.GetVersion()))
 	}
@@ -183,13 +153,13 @@ func poolText(w io.Writer, p *servov1.Pool) {
 	}
 	line("url", clean(p.GetUrl()))
 	if p.GetRatePerSecond() > 0 {
-		line("rate", strconv.FormatFloat(float64(p.GetRatePerSecond()), 'g', -1, 32)+" a second")
+		line("rate", strconv.FormatFloat(float64(p.GetRatePerSecond()), 'g', -1, 32)+" per second")
 	}
 	line("timeout", p.GetTimeout().AsDuration().String())
 	if b := p.GetBreaker(); b != nil {
 		text := b.GetState()
 		if b.GetRetryAt() != nil {
-			text += ", tried again at " + b.GetRetryAt().AsTime().UTC().Format(time.TimeOnly)
+			text += ", next call at " + b.GetRetryAt().AsTime().UTC().Format(time.TimeOnly)
 		}
 		line("breaker", text)
 		if b.GetLastError() != "" {
@@ -198,7 +168,7 @@ func poolText(w io.Writer, p *servov1.Pool) {
 	}
 }
 
-// poolUsers says which tenants may use a pool.
+// poolUsers names the tenants that may use a pool.
 func poolUsers(p *servov1.Pool) string {
 	switch {
 	case p.GetOwner() != "":
@@ -210,78 +180,39 @@ func poolUsers(p *servov1.Pool) string {
 }
 
 func newPoolsUpdate() *cobra.Command {
-	var (
-		r       remote
-		f       poolFlags
-		version int32
-	)
-	cmd := &cobra.Command{
-		Use:   "update NAME",
-		Short: "Update a pool",
-		Long: `Update a pool. Settings that no flag names stay as they are.
+	var f poolFlags
+	return newShow(spec{
+		use: "update NAME", short: "Update a pool", version: "pool", flags: f.add,
+		long: `Update a pool. Settings without a flag are kept.
 
-Tenants that may no longer use the pool keep what their workers hold; their other tasks
-wait, and servo why names the reason. They are never lost.`,
-		Example: `  servo pools update reports --max-concurrency 50
+When a tenant may no longer use the pool, its leased tasks continue. Its other tasks wait, and
+servo why names the reason. No task is lost.`,
+		example: `  servo pools update reports --max-concurrency 50
   servo pools update gpu --tenants acme,globex
   servo pools update gpu --tenants ""`,
-		Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(func(ctx context.Context, s *session, args []string) error {
-				req := &servov1.UpdatePoolRequest{Pool: args[0], Version: version}
-				said := cmd.Flags().Changed
-				if said("url") {
-					req.Url = &f.url
-				}
-				if said("max-concurrency") {
-					req.MaxConcurrency = &f.maxConcurrency
-				}
-				if said("rate") {
-					req.RatePerSecond = &f.rate
-				}
-				if said("timeout") {
-					req.Timeout = durationpb.New(f.timeout)
-				}
-				if said("owner") {
-					req.Owner = &f.owner
-				}
-				if said("tenants") {
-					req.Tenants = &servov1.PoolTenants{Names: f.tenants}
-				}
-				p, err := s.client.Pools().UpdatePool(ctx, req)
-				if err != nil {
-					return err
-				}
-				return s.show(p, func(w io.Writer) { fmt.Fprintf(w, "pool %s is at version %d\n", clean(p.GetName()), p.GetVersion()) })
-			})(cmd, args)
-		},
-	}
-	cmd.Flags().Int32Var(&version, "version", 0, "only if the pool is still at this version (0: whatever is there)")
-	addPool(cmd, &f)
-	addRemote(cmd, &r)
-	return cmd
-}
-
-func newPoolsDelete() *cobra.Command {
-	var (
-		r       remote
-		version int32
-	)
-	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Forget what was configured; tasks stay in the queue, for workers to claim",
-		Args:  exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			gone, err := s.client.Pools().DeletePool(ctx, &servov1.DeletePoolRequest{Pool: args[0], Version: version})
-			if err != nil {
-				return err
-			}
-			return s.show(gone, func(w io.Writer) {
-				fmt.Fprintf(w, "pool %s is configured no more: a pull pool without limits\n", clean(args[0]))
-			})
-		}),
-	}
-	cmd.Flags().Int32Var(&version, "version", 0, "only if the pool is still at this version (0: whatever is there)")
-	addRemote(cmd, &r)
-	return cmd
+	}, func(ctx context.Context, s *session) (*servov1.Pool, error) {
+		req := &servov1.UpdatePoolRequest{Pool: s.args[0], Version: s.version}
+		changed := s.cmd.Flags().Changed
+		if changed("url") {
+			req.Url = &f.url
+		}
+		if changed("max-concurrency") {
+			req.MaxConcurrency = &f.maxConcurrency
+		}
+		if changed("rate") {
+			req.RatePerSecond = &f.rate
+		}
+		if changed("timeout") {
+			req.Timeout = durationpb.New(f.timeout)
+		}
+		if changed("owner") {
+			req.Owner = &f.owner
+		}
+		if changed("tenants") {
+			req.Tenants = &servov1.PoolTenants{Names: f.tenants}
+		}
+		return s.client.Pools().UpdatePool(ctx, req)
+	}, func(w io.Writer, _ *session, p *servov1.Pool) {
+		fmt.Fprintf(w, "pool %s updated to version %d\n", clean(p.GetName()), p.GetVersion())
+	})
 }

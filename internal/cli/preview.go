@@ -15,7 +15,7 @@ import (
 // maxPreview bounds a list that is made at once. A year of minutes is within.
 const maxPreview = 1_000_000
 
-// previewRequest is what the flags of servo preview say.
+// previewRequest is the flags of servo preview.
 type previewRequest struct {
 	cron, zone, after, anchor string
 	every                     time.Duration
@@ -30,17 +30,17 @@ func newPreview() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "preview",
-		Short: "Show when a schedule would fire",
-		Long: `Show when a schedule would fire, by the same rules as the server. No server is needed.
+		Short: "Show the next slots of a schedule",
+		Long: `Show the next slots of a schedule, by the rules of the server. No server is needed.
 
 --cron takes five fields (minute, hour, day of month, month, day of week), a sixth in
 front for seconds, @hourly, @daily, @weekly, @monthly, @yearly, "@every 90m", or the name
 of a template: ` + templateNames() + `.
 
-If the minute or the hour begins with *, the schedule follows real time: it fires in both
-passes of an hour that the clock repeats, and not in one that it skips. Any other one goes
-by the wall clock: a time that is skipped fires once, right after the gap, and one that is
-repeated fires once, at the first pass. The note says which slots that is about.
+If the minute or the hour begins with *, the schedule follows elapsed time: it fires in both
+passes of an hour that the clock repeats, and not in one that it skips. Any other one follows
+the wall clock: a skipped time fires once, right after the gap, and a repeated one fires once, at
+the first pass. The note marks these slots.
 
 --every is elapsed time, counted from --anchor, or else from --after.
 
@@ -66,12 +66,12 @@ JSON and YAML are the list of instants in UTC.`,
 			return render(cmd.OutOrStdout(), form, instants, func(w io.Writer) { previewTable(w, s, slots, location) })
 		},
 	}
-	cmd.Flags().StringVar(&request.cron, "cron", "", "the expression")
-	cmd.Flags().DurationVar(&request.every, "every", 0, "in place of an expression: an interval")
-	cmd.Flags().StringVar(&request.anchor, "anchor", "", "the first slot of an interval, as 2026-01-31T06:00:00Z")
-	cmd.Flags().StringVar(&request.zone, "tz", "UTC", "the time zone, a name of the IANA database")
-	cmd.Flags().StringVar(&request.after, "after", "", "slots after this instant, as 2026-01-31T06:00:00Z (default now)")
-	cmd.Flags().IntVar(&request.count, "count", 10, fmt.Sprintf("how many, at most %d", maxPreview))
+	cmd.Flags().StringVar(&request.cron, "cron", "", "cron expression")
+	cmd.Flags().DurationVar(&request.every, "every", 0, "interval instead of an expression, such as 90m")
+	cmd.Flags().StringVar(&request.anchor, "anchor", "", "first slot of an interval, such as 2026-01-31T06:00:00Z")
+	cmd.Flags().StringVar(&request.zone, "tz", "UTC", "time zone, a name of the IANA database")
+	cmd.Flags().StringVar(&request.after, "after", "", "time before the first slot, such as 2026-01-31T06:00:00Z (default now)")
+	cmd.Flags().IntVar(&request.count, "count", 10, fmt.Sprintf("number of slots, at most %d", maxPreview))
 	addOutput(cmd, &form)
 	return cmd
 }
@@ -79,12 +79,12 @@ JSON and YAML are the list of instants in UTC.`,
 // endOfPreview is after every slot.
 func endOfPreview() time.Time { return time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// parse makes the schedule, and says after which instant its slots are asked for.
+// parse returns the schedule, and the instant after which its slots are listed.
 func (r previewRequest) parse(cmd *cobra.Command) (*schedule.Schedule, time.Time, error) {
 	every := cmd.Flags().Changed("every")
 	switch {
 	case every == cmd.Flags().Changed("cron"):
-		return nil, time.Time{}, usageFault(cmd, "one of --cron and --every is needed, and not both")
+		return nil, time.Time{}, usageFault(cmd, "specify either --cron or --every")
 	case r.anchor != "" && !every && !strings.HasPrefix(r.cron, "@every"):
 		return nil, time.Time{}, usageFault(cmd, "--anchor is for --every, or for @every")
 	}

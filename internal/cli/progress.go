@@ -74,7 +74,7 @@ func left(p *servov1.Progress, now time.Time) string {
 	}
 }
 
-// share is a bar, for those who say how much is done.
+// share is a bar, if the fraction is reported.
 func share(p *servov1.Progress) string {
 	if p.GetFraction() <= 0 {
 		return ""

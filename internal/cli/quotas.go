@@ -18,32 +18,17 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// newQuotas reads and changes what tenants may use.
+// newQuotas is the group of commands about quotas.
 func newQuotas() *cobra.Command {
-	return group("quotas", "Read and change what a tenant may use", newQuotasGet(), newQuotasSet())
+	return group("quotas", "Show and set the quotas of a tenant",
+		newShow(spec{use: "get TENANT", short: "Show quotas and their usage", example: "  servo quotas get acme", names: []nameSource{(*session).tenantNames}},
+			func(ctx context.Context, s *session) (*servov1.TenantQuotas, error) {
+				return s.client.Tenants().GetQuotas(ctx, &servov1.GetQuotasRequest{Tenant: s.args[0]})
+			}, quotasTable),
+		newQuotasSet())
 }
 
-func newQuotasGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:               "get TENANT",
-		Short:             "Show what a tenant may use, and what it uses",
-		Example:           "  servo quotas get acme",
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).tenantNames),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			quotas, err := s.client.Tenants().GetQuotas(ctx, &servov1.GetQuotasRequest{Tenant: args[0]})
-			if err != nil {
-				return err
-			}
-			return s.show(quotas, func(w io.Writer) { quotasTable(w, quotas) })
-		}),
-	}
-	addRemote(cmd, &r)
-	return cmd
-}
-
-func quotasTable(w io.Writer, q *servov1.TenantQuotas) {
+func quotasTable(w io.Writer, _ *session, q *servov1.TenantQuotas) {
 	limits, usage := q.GetQuotas(), q.GetUsage()
 	var t table
 	t.add("QUOTA", "LIMIT", "USED", "COUNTS")
@@ -54,9 +39,9 @@ func quotasTable(w io.Writer, q *servov1.TenantQuotas) {
 		counts string
 	}{
 		{"max_concurrent_tasks", limits.GetMaxConcurrentTasks(), fmt.Sprint(usage.GetConcurrentTasks()), "tasks queued, dispatched or running"},
-		{"max_queued_tasks", limits.GetMaxQueuedTasks(), fmt.Sprint(usage.GetQueuedTasks()), "ready tasks past which no run begins"},
+		{"max_queued_tasks", limits.GetMaxQueuedTasks(), fmt.Sprint(usage.GetQueuedTasks()), "ready tasks above which no run starts"},
 		{"max_concurrent_runs", limits.GetMaxConcurrentRuns(), fmt.Sprint(usage.GetConcurrentRuns()), pendingText(usage)},
-		{"max_daily_runs", limits.GetMaxDailyRuns(), fmt.Sprint(usage.GetDailyRuns()), "runs made since midnight in " + clean(limits.GetZone())},
+		{"max_daily_runs", limits.GetMaxDailyRuns(), fmt.Sprint(usage.GetDailyRuns()), "runs created since midnight in " + clean(limits.GetZone())},
 		{"max_tasks_per_run", limits.GetMaxTasksPerRun(), "-", "tasks of a plan"},
 		{"max_backfill_runs", limits.GetMaxBackfillRuns(), "-", "runs of a backfill at once"},
 	} {
@@ -66,50 +51,38 @@ func quotasTable(w io.Writer, q *servov1.TenantQuotas) {
 		}
 		t.add(row.name, limit, row.used, row.counts)
 	}
-	t.add("max_run_duration", asset.Duration(limits.GetMaxRunDuration().AsDuration()).String(), "-", "how long a run may take")
-	t.add("fairness_weight", fmt.Sprint(limits.GetFairnessWeight()), "-", "the share of workers, against other tenants")
-	t.add("zone", clean(limits.GetZone()), "-", "of the tenant's days")
+	t.add("max_run_duration", asset.Duration(limits.GetMaxRunDuration().AsDuration()).String(), "-", "maximum duration of a run")
+	t.add("fairness_weight", fmt.Sprint(limits.GetFairnessWeight()), "-", "weight against other tenants")
+	t.add("zone", clean(limits.GetZone()), "-", "time zone of the tenant's days")
 	t.print(w)
 }
 
 func pendingText(usage *servov1.QuotaUsage) string {
 	if usage.GetPendingRuns() == 0 {
-		return "runs that have started and not ended"
+		return "unfinished runs"
 	}
-	return fmt.Sprintf("runs that have started and not ended; %d more wait for their start", usage.GetPendingRuns())
+	return fmt.Sprintf("unfinished runs; %d more wait for their start", usage.GetPendingRuns())
 }
 
 func newQuotasSet() *cobra.Command {
-	var (
-		r       remote
-		version int32
-		asked   quotaFlags
-	)
-	cmd := &cobra.Command{
-		Use:   "set TENANT",
-		Short: "Change what a tenant may use",
-		Long: `Change what a tenant may use. What is not named stays; none is no limit.
---max-concurrent-tasks 0 isolates a tenant: what runs goes on, and nothing new begins.`,
-		Example: `  servo quotas set acme --max-concurrent-tasks 200 --fairness-weight 2
+	var asked quotaFlags
+	return newShow(spec{
+		use: "set TENANT", short: "Set quotas of a tenant", version: "tenant, as get -o json shows it",
+		long: `Set quotas of a tenant. Quotas without a flag are kept; none means no limit.
+--max-concurrent-tasks 0 isolates a tenant: leased tasks continue, and no others start.`,
+		example: `  servo quotas set acme --max-concurrent-tasks 200 --fairness-weight 2
   servo quotas set acme --max-daily-runs none`,
-		Args:              exactly(1),
-		ValidArgsFunction: completion((*session).tenantNames),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			change := asked.changed(s.cmd.Flags())
-			if proto.Size(change) == 0 {
-				return usageFault(s.cmd, "nothing to change: name a quota")
+		names: []nameSource{(*session).tenantNames},
+		flags: func(cmd *cobra.Command) { asked.add(cmd.Flags()) },
+		check: func(s *session) error {
+			if proto.Size(asked.changed(s.cmd.Flags())) == 0 {
+				return usageFault(s.cmd, "no changes specified: name a quota")
 			}
-			quotas, err := s.client.Tenants().SetQuotas(ctx, &servov1.SetQuotasRequest{Tenant: args[0], Quotas: change, Version: version})
-			if err != nil {
-				return err
-			}
-			return s.show(quotas, func(w io.Writer) { quotasTable(w, quotas) })
-		}),
-	}
-	asked.add(cmd.Flags())
-	cmd.Flags().Int32Var(&version, "version", 0, "change only this version of the tenant, as get -o json shows it (0: whatever is there)")
-	addRemote(cmd, &r)
-	return cmd
+			return nil
+		},
+	}, func(ctx context.Context, s *session) (*servov1.TenantQuotas, error) {
+		return s.client.Tenants().SetQuotas(ctx, &servov1.SetQuotasRequest{Tenant: s.args[0], Quotas: asked.changed(s.cmd.Flags()), Version: s.version})
+	}, quotasTable)
 }
 
 // quotaFlags are the quotas as flags.
@@ -121,15 +94,15 @@ type quotaFlags struct {
 }
 
 func (q *quotaFlags) add(flags *pflag.FlagSet) {
-	flags.Var((*limitFlag)(&q.tasks), "max-concurrent-tasks", "tasks queued, dispatched or running, or none")
-	flags.Var((*limitFlag)(&q.queued), "max-queued-tasks", "ready tasks past which no run begins, or none")
-	flags.Var((*limitFlag)(&q.runs), "max-concurrent-runs", "runs that have started and not ended, or none")
-	flags.Var((*limitFlag)(&q.daily), "max-daily-runs", "runs made since midnight of the tenant's zone, or none")
-	flags.Int32Var(&q.perRun, "max-tasks-per-run", 0, "tasks of a plan, 1 to 10000")
-	flags.Var((*limitFlag)(&q.backfill), "max-backfill-runs", "runs of a backfill at once, or none")
-	flags.DurationVar(&q.duration, "max-run-duration", 0, "how long a run may take, such as 6h")
-	flags.Float64Var(&q.weight, "fairness-weight", 0, "the share of workers, against other tenants, 0.001 to 1000")
-	flags.StringVar(&q.zone, "zone", "", "the time zone of the tenant's days, such as Europe/Berlin")
+	flags.Var((*limitFlag)(&q.tasks), "max-concurrent-tasks", "maximum of tasks queued, dispatched or running, or none")
+	flags.Var((*limitFlag)(&q.queued), "max-queued-tasks", "number of ready tasks above which no run starts, or none")
+	flags.Var((*limitFlag)(&q.runs), "max-concurrent-runs", "maximum of unfinished runs, or none")
+	flags.Var((*limitFlag)(&q.daily), "max-daily-runs", "maximum of runs per day in the tenant's time zone, or none")
+	flags.Int32Var(&q.perRun, "max-tasks-per-run", 0, "maximum of tasks in a plan, 1 to 10000")
+	flags.Var((*limitFlag)(&q.backfill), "max-backfill-runs", "maximum of concurrent runs of a backfill, or none")
+	flags.DurationVar(&q.duration, "max-run-duration", 0, "maximum duration of a run, such as 6h")
+	flags.Float64Var(&q.weight, "fairness-weight", 0, "weight against other tenants, 0.001 to 1000")
+	flags.StringVar(&q.zone, "zone", "", "time zone of the tenant's days, such as Europe/Berlin")
 }
 
 // changed are the quotas whose flags were given.
@@ -171,7 +144,7 @@ func (l *limitFlag) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < noLimit {
-		return errors.New("must be a whole number from 0 on, or none")
+		return errors.New("must be a whole number, 0 or more, or none")
 	}
 	*l = limitFlag(n)
 	return nil

@@ -6,11 +6,11 @@ import (
 	"go.arco.dev/servo/internal/edge/ratelimit"
 )
 
-// addRates gives a command the flags of what each tenant may do.
+// addRates gives a command the rate limits of tenants.
 func addRates(cmd *cobra.Command, to *ratelimit.Limits) {
 	usual, flags := ratelimit.Defaults(), cmd.Flags()
-	flags.IntVar(&to.Trigger, "rate-trigger", usual.Trigger, "how many runs a tenant may trigger in a minute, on all servers together; 0 is no limit")
-	flags.IntVar(&to.List, "rate-list", usual.List, "how many lists a tenant may read in a minute; 0 is no limit")
-	flags.IntVar(&to.Deploy, "rate-deploy", usual.Deploy, "how often a workspace may be deployed to in a minute; 0 is no limit")
-	flags.IntVar(&to.Streams, "max-streams", usual.Streams, "how many streams of run events a tenant may have open at a time; 0 is no limit")
+	flags.IntVar(&to.Trigger, "rate-trigger", usual.Trigger, "runs that a tenant may trigger per minute, on all servers together (0: no limit)")
+	flags.IntVar(&to.List, "rate-list", usual.List, "lists that a tenant may read per minute (0: no limit)")
+	flags.IntVar(&to.Deploy, "rate-deploy", usual.Deploy, "deployments to a workspace per minute (0: no limit)")
+	flags.IntVar(&to.Streams, "max-streams", usual.Streams, "open streams of run events of a tenant (0: no limit)")
 }

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/cli"
 )
 
-// TestReference holds docs/cli.md to the commands that there are. UPDATE_DOCS=1 writes it.
+// TestReference compares docs/cli.md with the commands. UPDATE_DOCS=1 writes it.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join("..", "..", "docs", "cli.md")
@@ -23,15 +23,15 @@ func TestReference(t *testing.T) {
 	}
 	got, err := os.ReadFile(name)
 	require.NoError(t, err)
-	require.Equal(t, want, string(got), "write it anew: UPDATE_DOCS=1 go test -run TestReference ./internal/cli")
+	require.Equal(t, want, string(got), "update it: UPDATE_DOCS=1 go test -run TestReference ./internal/cli")
 }
 
 // reference is all commands, one line each.
 func reference(root *cobra.Command) string {
 	var text strings.Builder
 	text.WriteString("# Commands\n\n" +
-		"Made from the commands themselves by `UPDATE_DOCS=1 go test -run TestReference ./internal/cli`. Do not edit.\n\n" +
-		"`servo COMMAND --help` says the rest: what it does, its flags, examples. [Operate Servo](guides/operate.md) has the settings and the exit codes.\n\n" +
+		"Generated from the commands by `UPDATE_DOCS=1 go test -run TestReference ./internal/cli`. Do not edit.\n\n" +
+		"`servo COMMAND --help` shows the description, flags and examples. [Operate Servo](guides/operate.md) has the settings and the exit codes.\n\n" +
 		"| command | |\n|---|---|\n")
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -20,81 +20,63 @@ import (
 )
 
 const (
-	// patience is how long a command waits for a server that cannot be reached.
+	// patience is the time that a command waits for an unreachable server.
 	patience = 2 * time.Second
-	// callTimeout is how long one answer may take.
+	// callTimeout is the timeout of one call.
 	callTimeout = time.Minute
 )
 
-// remote is the flags of a command that talks to a server. They are read as settings, so
-// that the environment and the file are heard too.
-type remote struct {
-	servers           []string
-	tenant, workspace string
-	form              output
-}
-
-// addRemote gives a command --server and --output.
-func addRemote(cmd *cobra.Command, r *remote) {
-	cmd.Flags().StringSliceVar(&r.servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+// addRemote gives a command --server, --tls-ca and --output, and a list --watch. They are read as
+// settings, together with the environment and the configuration file.
+func addRemote(cmd *cobra.Command) {
+	addServer(cmd)
 	addTLSCA(cmd)
-	addOutput(cmd, &r.form)
+	addOutput(cmd, new(output))
 	if cmd.Name() == "list" {
 		addListWatch(cmd)
 	}
 }
 
+// addServer gives a command --server.
+func addServer(cmd *cobra.Command) {
+	cmd.Flags().StringSlice("server", nil, "host:port of a server's gRPC, repeatable (SERVO_SERVER; default "+defaultServer+")")
+}
+
 // addTenant gives a command --tenant and --workspace.
-func addTenant(cmd *cobra.Command, r *remote) {
-	cmd.Flags().StringVarP(&r.tenant, "tenant", "t", "", "tenant name (SERVO_TENANT; default: the tenant of the key; servo dev: the only one or demo)")
-	cmd.Flags().StringVarP(&r.workspace, "workspace", "w", "", "the workspace (SERVO_WORKSPACE; default if not said)")
+func addTenant(cmd *cobra.Command) {
+	cmd.Flags().StringP("tenant", "t", "", "tenant name (SERVO_TENANT; default: the tenant of the key; servo dev: the only one or demo)")
+	cmd.Flags().StringP("workspace", "w", "", "workspace name (SERVO_WORKSPACE; default \"default\")")
 	completeFlag(cmd, "tenant", (*session).tenantNames)
 }
 
-// whose says what a command is about: a tenant's, or with platform the installation's own.
-type whose struct {
-	remote
-
-	platform bool
-}
-
-func addWhose(cmd *cobra.Command, w *whose, what string) {
-	addRemote(cmd, &w.remote)
-	addTenant(cmd, &w.remote)
-	cmd.Flags().BoolVar(&w.platform, "platform", false, what)
-	cmd.MarkFlagsMutuallyExclusive("platform", "tenant")
-}
-
-// tenantOf is the tenant that is meant; "" is the installation.
-func (w *whose) tenantOf(ctx context.Context, s *session) (string, error) {
-	if w.platform {
-		return "", nil
-	}
-	return s.requireTenant(ctx)
-}
-
-// session is one command's talk with a server.
+// session is the state of one command that calls a server.
 type session struct {
 	settings
 
 	client *client.Client
 	cmd    *cobra.Command
+	args   []string
 	paint  palette
-	more   bool // a list has more than was shown
+	limit  int  // of a list; 0 is all
+	more   bool // a list has more items than were shown
+
+	version int32  // that a change requires; 0 is any
+	reason  string // of a change
 
 	mu   sync.Mutex
-	note func(text string) // what the client has to say beside its answers
+	note func(text string) // prints a remark besides the answer
 }
 
-// run makes a command's RunE of what it does with a server.
-func run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+// run builds the RunE of a command that calls a server.
+func run(do func(ctx context.Context, s *session) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := connect(cmd, patience)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = s.client.Close() }() // its calls are over
-		once := func(ctx context.Context) error { return do(ctx, s, args) }
+		s.args = args
+		once := func(ctx context.Context) error { return do(ctx, s) }
 		if isWatched(cmd) {
 			return s.explain(s.repeat(cmd.Context(), once))
 		}
@@ -102,7 +84,7 @@ func run(do func(ctx context.Context, s *session, args []string) error) func(*co
 	}
 }
 
-// connect reads the settings and makes a client; it calls nobody yet.
+// connect reads the settings and creates a client; it makes no call yet.
 func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
 	env := environmentOf(cmd.Context())
 	read, err := readSettings(cmd.Flags(), env)
@@ -134,22 +116,22 @@ func connect(cmd *cobra.Command, patience time.Duration) (*session, error) {
 	return s, err
 }
 
-// limitCall gives every call a time of its own: a server that says nothing is away.
+// limitCall gives every call a timeout: a server that does not answer is unavailable.
 func limitCall(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// say tells the person something that is not the answer.
-func (s *session) say(format string, args ...any) {
+// report prints a remark besides the answer.
+func (s *session) report(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(fmt.Sprintf(format, args...))
 }
 
-// sayTo sends what is said from now on somewhere else.
-func (s *session) sayTo(note func(text string)) {
+// reportTo redirects remarks.
+func (s *session) reportTo(note func(text string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note = note
@@ -162,7 +144,7 @@ func (n notes) Enabled(_ context.Context, level slog.Level) bool { return level 
 func (n notes) WithAttrs([]slog.Attr) slog.Handler               { return n }
 func (n notes) WithGroup(string) slog.Handler                    { return n }
 func (n notes) Handle(_ context.Context, record slog.Record) error {
-	n.s.say("%s; trying again", record.Message)
+	n.s.report("%s; trying again", record.Message)
 	return nil
 }
 
@@ -179,7 +161,7 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 	}
 	if own, ok := onlyTenant(who); ok {
 		s.Tenant = own
-		s.say("using tenant %s, the tenant of your key", clean(own))
+		s.report("using tenant %s, the tenant of your key", clean(own))
 		return own, nil
 	}
 	const enough = 6 // to name some of them
@@ -196,11 +178,11 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 		return "", fault.New(fault.NotFound, "there is no tenant yet", fault.Field("--tenant"), fault.Remedy("create one: servo tenants create NAME"))
 	case who.GetDevelopment() && len(names) == 1:
 		s.Tenant = names[0]
-		s.say("using tenant %s, the only one", s.Tenant)
+		s.report("using tenant %s, the only one", s.Tenant)
 		return s.Tenant, nil
 	case who.GetDevelopment() && slices.Contains(names, demo.Tenant):
 		s.Tenant = demo.Tenant
-		s.say("using tenant %s, that of servo dev; --tenant names another", s.Tenant)
+		s.report("using tenant %s of servo dev; --tenant names another", s.Tenant)
 		return s.Tenant, nil
 	}
 	list := strings.Join(names, ", ")
@@ -218,7 +200,7 @@ func onlyTenant(who *servov1.Caller) (string, bool) {
 	return own, own != "" && !others
 }
 
-// explain turns what the client says into what the command line prints and exits with.
+// explain converts an error of the client to one with the text and exit code of the command line.
 func (s *session) explain(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return withExit(exitFailed, errors.New("interrupted"))
@@ -230,8 +212,8 @@ func (s *session) explain(err error) error {
 	switch {
 	case p.Code == client.DeadlineExceeded:
 		return withExit(exitUnavailable, fault.New(fault.Unavailable, "no answer from "+strings.Join(s.Servers, ", ")+" in time",
-			fault.Field("--server"), fault.Remedy("try again; if it stays, look at the server's log"), fault.Cause(err)))
-	case p.Code == client.Unavailable && p.Remedy == "" && p.Field == "": // nobody was there to say it
+			fault.Field("--server"), fault.Remedy("try again; if it persists, see the server's log"), fault.Cause(err)))
+	case p.Code == client.Unavailable && p.Remedy == "" && p.Field == "": // no server has answered
 		return withExit(exitUnavailable, fault.New(fault.Unavailable, "no server answers at "+strings.Join(s.Servers, ", ")+": "+reason(p.Message),
 			fault.Field("--server"), fault.Remedy("is one running there? try servo dev"), fault.Cause(err)))
 	}
@@ -245,7 +227,7 @@ func (s *session) explain(err error) error {
 	return f
 }
 
-// reason is the end of what gRPC says about a connection: the part for people.
+// reason is the cause in a connection error of gRPC.
 func reason(message string) string {
 	for _, known := range []string{"connection refused", "no such host", "i/o timeout", "network is unreachable", "connection reset by peer"} {
 		if strings.Contains(message, known) {

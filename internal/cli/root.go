@@ -21,7 +21,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	root := New(stdin, stdout, stderr) //nolint:contextcheck // commands get the context from cobra
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if name, ok := unknownWord(cmd, args); ok { // of two mistakes the first one is told
+		if name, ok := unknownWord(cmd, args); ok { // the first of two mistakes is reported
 			return unknownCommand(cmd, name)
 		}
 		return flagFault(cmd, err)
@@ -88,7 +88,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root.Version = thisBuild().text()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.InitDefaultVersionFlag()
-	root.Flags().Lookup("version").Usage = "print which Servo this is"
+	root.Flags().Lookup("version").Usage = "print the version"
 	return root
 }
 
@@ -106,7 +106,7 @@ func unknownWord(cmd *cobra.Command, args []string) (string, bool) {
 }
 
 // group is a command that only holds others. Called without one it shows its help; with
-// one that does not exist it says which was probably meant.
+// one that does not exist it suggests a similar name.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   use,
@@ -124,7 +124,7 @@ func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand says that cmd holds no command of that name.
+// unknownCommand reports that a group has no command of that name.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, child := range cmd.Commands() {
@@ -135,8 +135,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageFault(cmd, fmt.Sprintf("unknown command %q%s", name, suggest.DidYouMean(name, names)))
 }
 
-// newHelp is cobra's, except that it does not answer a question about nothing with
-// something else.
+// newHelp replaces cobra's command: it refuses unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -188,8 +187,8 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return usageFault(cmd, "unknown flag "+name+suggest.DidYouMean(name, names))
 }
 
-// badValue says what a flag takes. Of flags whose type is one of this program it says what the type
-// says; what the parsers of Go say is for programmers.
+// badValue describes the values that a flag takes. Types of this package describe themselves; the
+// messages of Go's parsers are for programmers.
 func badValue(wrong *pflag.InvalidValueError) string {
 	var takes string
 	switch kind := wrong.GetFlag().Value.Type(); {
@@ -214,7 +213,7 @@ func badValue(wrong *pflag.InvalidValueError) string {
 // fault has only its text.
 func printError(w io.Writer, err error) {
 	if err.Error() == "" {
-		return // what there is to say was said
+		return // nothing to print
 	}
 	var text strings.Builder
 	f, ok := fault.As(err)
@@ -233,5 +232,5 @@ func printError(w io.Writer, err error) {
 			fmt.Fprintf(&text, " [%s]\n", v.Code)
 		}
 	}
-	_, _ = io.WriteString(w, text.String()) // nothing is left to tell it to
+	_, _ = io.WriteString(w, text.String()) // there is no other place to report it
 }

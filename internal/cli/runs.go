@@ -15,70 +15,92 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// newRuns triggers, reads and ends runs.
+// newRuns is the group of commands about runs.
 func newRuns() *cobra.Command {
-	return group("runs", "Trigger, read and end runs",
-		newRunsCancel(), newRunsGet(), newRunsList(), newRunsRetry(), newRunsTrigger(), newRunsWatch())
+	return group("runs", "Trigger, show, watch, cancel and retry runs",
+		newShow(ofRun(spec{
+			use: "cancel RUN", short: "Cancel a run", reason: true, example: `  servo runs cancel latest --reason "wrong day"`,
+			long: "Cancel a run: waiting tasks end at once, and workers are asked to stop running ones.",
+		}), func(ctx context.Context, s *session) (*servov1.Run, error) {
+			run, err := s.findRun(ctx, s.args[0])
+			if err != nil {
+				return nil, err
+			}
+			return s.client.Runs().CancelRun(ctx, &servov1.CancelRunRequest{Tenant: s.Tenant, Run: run, Reason: s.reason})
+		}, cancelledText),
+		newCall(ofRun(spec{use: "get RUN", short: "Show a run"}), func(ctx context.Context, s *session) error {
+			run, err := s.findRun(ctx, s.args[0])
+			if err != nil {
+				return err
+			}
+			r, err := s.client.Runs().GetRun(ctx, &servov1.GetRunRequest{Tenant: s.Tenant, Run: run})
+			if err != nil {
+				return err
+			}
+			failed, err := s.failedTasks(ctx, r)
+			if err != nil {
+				return err
+			}
+			return s.show(r, func(w io.Writer) { runText(w, s.paint, r, failed, time.Now()) })
+		}),
+		newRunsList(), newRunsRetry(), newRunsTrigger(), newRunsWatch())
 }
 
 func newRunsList() *cobra.Command {
 	var (
-		r               remote
 		state           []string
 		pipeline, since string
 		config          string
-		everybody       bool
-		limit           int
+		allTenants      bool
 	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List runs, the newest first",
-		Example: `  servo runs list --state failed,timed_out --since 24h
+	return newCall(spec{
+		use: "list", short: "List runs, newest first", limit: "runs",
+		example: `  servo runs list --state failed,timed_out --since 24h
   servo runs list --pipeline daily --limit 5 -o json`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			wanted, err := states[servov1.Run_State](state, servov1.Run_State_value)
-			if err != nil {
+		flags: func(cmd *cobra.Command) {
+			addTenant(cmd)
+			addStates(cmd, &state, servov1.Run_State_value)
+			cmd.Flags().StringVar(&pipeline, "pipeline", "", "filter by pipeline")
+			completeFlag(cmd, "pipeline", (*session).pipelineNames)
+			cmd.Flags().StringVar(&config, "config", "", "filter by config, a name or id")
+			completeFlag(cmd, "config", (*session).configNames)
+			cmd.Flags().BoolVar(&allTenants, "all-tenants", false, "runs of all tenants (platform keys only)")
+			cmd.Flags().StringVar(&since, "since", "", "filter by creation time: 24h, or 2026-01-31T00:00:00Z")
+		},
+	}, func(ctx context.Context, s *session) error {
+		wanted, err := states[servov1.Run_State](state, servov1.Run_State_value)
+		if err != nil {
+			return err
+		}
+		from, err := sinceTime(since, time.Now())
+		if err != nil {
+			return err
+		}
+		req := &servov1.ListRunsRequest{Workspace: s.Workspace, Pipeline: pipeline, Config: config, State: wanted, From: from, PageSize: pageSize(s.limit)}
+		if !allTenants {
+			if req.Tenant, err = s.requireTenant(ctx); err != nil {
 				return err
 			}
-			from, err := sinceTime(since, time.Now())
-			if err != nil {
-				return err
-			}
-			tenant := ""
-			if !everybody {
-				if tenant, err = s.requireTenant(ctx); err != nil {
-					return err
-				}
-			}
-			runs, err := listed(s, client.AllRuns(ctx, s.client, &servov1.ListRunsRequest{
-				Tenant: tenant, Workspace: s.Workspace, Pipeline: pipeline, Config: config, State: wanted, From: from, PageSize: pageSize(limit),
-			}), limit)
-			if err != nil {
-				return err
-			}
-			none := "no runs yet; servo runs trigger PIPELINE"
-			if pipeline != "" || config != "" || since != "" || len(state) > 0 {
-				none = "no such runs; leave out --state, --pipeline, --config or --since to see others"
-			}
-			return showAll(s, runs, none, func(w io.Writer) { runsTable(w, s.paint, runs, time.Now(), s.Form == outputWide) })
-		}),
-	}
-	cmd.Flags().StringArrayVar(&state, "state", nil, "only runs in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Run_State_value), ", ")))
-	completeStates(cmd, servov1.Run_State_value)
-	cmd.Flags().StringVar(&pipeline, "pipeline", "", "only runs of this pipeline")
-	completeFlag(cmd, "pipeline", (*session).pipelineNames)
-	cmd.Flags().StringVar(&config, "config", "", "only runs of this config, by name or id")
-	completeFlag(cmd, "config", (*session).configNames)
-	cmd.Flags().BoolVar(&everybody, "all-tenants", false, "runs of all tenants, for the installation's operators")
-	cmd.Flags().StringVar(&since, "since", "", "only runs made since then: 24h, or 2026-01-31T00:00:00Z")
-	addLimit(cmd, &limit, "runs")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		}
+		runs, err := listed(s, client.AllRuns(ctx, s.client, req))
+		if err != nil {
+			return err
+		}
+		none := "no runs yet; servo runs trigger PIPELINE"
+		if pipeline != "" || config != "" || since != "" || len(state) > 0 {
+			none = "no such runs; omit --state, --pipeline, --config or --since to list others"
+		}
+		return showAll(s, runs, none, func(w io.Writer) { runsTable(w, s.view(), runs) })
+	})
 }
 
-// pageSize reads what will be shown, and one more to know whether there is more.
+// addStates gives a command the filter --state.
+func addStates(cmd *cobra.Command, to *[]string, known map[string]int32) {
+	cmd.Flags().StringArrayVar(to, "state", nil, "filter by states: "+strings.ToLower(strings.Join(stateNames(known), ", ")))
+	completeStates(cmd, known)
+}
+
+// pageSize is one more than will be shown, to know whether there are more.
 func pageSize(limit int) int32 {
 	const most = 100
 	if limit <= 0 || limit >= most {
@@ -87,7 +109,7 @@ func pageSize(limit int) int32 {
 	return int32(limit + 1)
 }
 
-// sinceTime is a time in the past, or so long ago.
+// sinceTime reads a time, or a duration before now.
 func sinceTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
@@ -99,11 +121,12 @@ func sinceTime(text string, now time.Time) (*timestamppb.Timestamp, error) {
 		return timestamppb.New(at), nil
 	}
 	return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%q is neither a duration nor a time", text), fault.Field("--since"),
-		fault.Remedy("write 90m, 24h or 2026-01-31T00:00:00Z"))
+		fault.Remedy("use 90m, 24h or 2026-01-31T00:00:00Z"))
 }
 
-func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time, wide bool) {
-	workspaces, tenants := false, false // a column that says the same on every line says nothing
+func runsTable(w io.Writer, v view, runs []*servov1.Run) {
+	p, now, wide := v.paint, v.now, v.wide
+	workspaces, tenants := false, false // columns with one value only are left out
 	for _, r := range runs {
 		workspaces = workspaces || r.GetWorkspace() != "default"
 		tenants = tenants || r.GetTenant() != runs[0].GetTenant()
@@ -137,7 +160,7 @@ func runsTable(w io.Writer, p palette, runs []*servov1.Run, now time.Time, wide 
 	t.print(w)
 }
 
-// pipelineName is what was run.
+// pipelineName is the pipeline of a run.
 func pipelineName(r *servov1.Run) string {
 	if r.GetPipeline() == "" {
 		return "(selection)"
@@ -153,44 +176,7 @@ func triggerText(r *servov1.Run) string {
 	return text
 }
 
-func newRunsGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "get RUN",
-		Short: "Show a run",
-		Args:  exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, name, err := s.runArgument(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			r, err := s.client.Runs().GetRun(ctx, &servov1.GetRunRequest{Tenant: tenant, Run: name})
-			if err != nil {
-				return err
-			}
-			failed, err := s.failedTasks(ctx, r)
-			if err != nil {
-				return err
-			}
-			return s.show(r, func(w io.Writer) { runText(w, s.paint, r, failed, time.Now()) })
-		}),
-	}
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
-}
-
-// runArgument is the tenant and the run that a command is about.
-func (s *session) runArgument(ctx context.Context, name string) (tenant, run string, err error) {
-	if tenant, err = s.requireTenant(ctx); err != nil {
-		return "", "", err
-	}
-	run, err = s.findRun(ctx, tenant, name)
-	return tenant, run, err
-}
-
-// failedTasks are the first tasks that a run failed by: what people ask next.
+// failedTasks returns the first failed tasks of a run, for people.
 func (s *session) failedTasks(ctx context.Context, r *servov1.Run) ([]*servov1.Task, error) {
 	const some = 5
 	if r.GetTasks().GetFailed() == 0 || !s.Form.forPeople() {
@@ -261,44 +247,17 @@ func failureText(f *servov1.Failure, n int) string {
 	return clip(strings.TrimSuffix(f.GetCode()+": "+f.GetMessage(), ": "), n)
 }
 
-func newRunsCancel() *cobra.Command {
-	var (
-		r      remote
-		reason string
-	)
-	cmd := &cobra.Command{
-		Use:     "cancel RUN",
-		Short:   "Stop a run: what waits ends at once, workers are asked to stop",
-		Example: `  servo runs cancel latest --reason "wrong day"`,
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, name, err := s.runArgument(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			r, err := s.client.Runs().CancelRun(ctx, &servov1.CancelRunRequest{Tenant: tenant, Run: name, Reason: reason})
-			if err != nil {
-				return err
-			}
-			return s.show(r, func(w io.Writer) {
-				if ended(r.GetState()) {
-					fmt.Fprintf(w, "run %s is %s\n", r.GetId(), s.paint.state(r.GetState().String()))
-					return
-				}
-				fmt.Fprintf(w, "run %s is %s: %s to stop\nwatch it: servo runs watch %s%s\n", r.GetId(), s.paint.state(r.GetState().String()),
-					count(int(r.GetTasks().GetRemaining()), "task"), r.GetId(), s.again())
-			})
-		}),
+func cancelledText(w io.Writer, s *session, r *servov1.Run) {
+	state := s.paint.state(r.GetState().String())
+	if ended(r.GetState()) {
+		fmt.Fprintf(w, "run %s is %s\n", r.GetId(), state)
+		return
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the people who read about it")
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+	fmt.Fprintf(w, "run %s is %s: %s to stop\nwatch it: servo runs watch %s%s\n", r.GetId(), state, count(int(r.GetTasks().GetRemaining()), "task"), r.GetId(), s.again())
 }
 
-// again is the flags that a command to try next needs to be about the same thing: those of
-// this one. The environment and the file are heard without being asked.
+// again is the flags that a suggested command needs to reach the same tenant and server. Settings
+// of the environment and the file apply to it anyway.
 func (s *session) again() string {
 	text := ""
 	if s.cmd.Flags().Changed("tenant") {
@@ -310,5 +269,5 @@ func (s *session) again() string {
 	return text
 }
 
-// ended says that nothing happens to a run any more.
+// ended reports whether a run has ended.
 func ended(state servov1.Run_State) bool { return state >= servov1.Run_SUCCEEDED }

@@ -2,50 +2,35 @@ package cli
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newFind finds things by an id, or by a part of a name.
+// newFind searches objects by id or by a part of the name.
 func newFind() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "find TEXT",
-		Short: "Find what has an id, or a text in its name",
-		Long: `Find what has an id, or a text in its name: runs, tasks, configs, pipelines,
-assets, deployments, alerts, keys, tenants, pools, locks. Up to 5 of each kind are shown, and
-only what the caller may read.
+	return newList(spec{
+		use: "find TEXT", short: "Find objects by id or by a part of the name",
+		long: `Find objects by id or by a part of the name: runs, tasks, configs, pipelines, assets,
+deployments, alerts, keys, tenants, pools, locks. Up to 5 of each kind are shown, and only those
+that the caller may read.
 
-Without --tenant it looks in all tenants, which needs a platform key; pipelines, assets and locks
-are looked for in one tenant only. Keys are found by their names, and by the first 4 or more
+Without --tenant all tenants are searched, which needs a platform key; pipelines, assets and locks
+are searched in one tenant only. Keys are found by their names, and by the first 4 or more
 digits of the ids that servo keys list shows.`,
-		Example: "  servo find 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10\n  servo find nightly --tenant acme",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			answer, err := s.client.Search().Search(ctx, &servov1.SearchRequest{Q: args[0], Tenant: s.Tenant, Workspace: s.Workspace})
-			if err != nil {
-				return err
-			}
-			if answer.GetPartial() {
-				s.say("pipelines, assets and locks are looked for with --tenant only")
-			}
-			if answer.GetCut() {
-				s.say("not every config was looked at: there are too many, name one of the tenants with --tenant")
-			}
-			return showAll(s, answer.GetFound(), "nothing found", func(w io.Writer) {
-				var t table
-				t.add("KIND", "NAME", "STATE", "TENANT", "WORKSPACE", "ID", "RUN")
-				for _, f := range answer.GetFound() {
-					t.add(f.GetKind(), clip(f.GetName(), 60), orDash(f.GetState()), orDash(clean(f.GetTenant())), orDash(clean(f.GetWorkspace())), orDash(f.GetId()), orDash(f.GetRun()))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		example: "  servo find 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10\n  servo find nightly --tenant acme",
+		flags:   addTenant,
+	}, "nothing found", func(ctx context.Context, s *session) ([]*servov1.Found, error) {
+		answer, err := s.client.Search().Search(ctx, &servov1.SearchRequest{Q: s.args[0], Tenant: s.Tenant, Workspace: s.Workspace})
+		if answer.GetPartial() {
+			s.report("pipelines, assets and locks are searched with --tenant only")
+		}
+		if answer.GetCut() {
+			s.report("too many configs, not all were searched; name a tenant with --tenant")
+		}
+		return answer.GetFound(), err
+	}, columns([]string{"KIND", "NAME", "STATE", "TENANT", "WORKSPACE", "ID", "RUN"}, func(_ view, f *servov1.Found) []string {
+		return []string{f.GetKind(), clip(f.GetName(), 60), orDash(f.GetState()), orDash(f.GetTenant()), orDash(f.GetWorkspace()), orDash(f.GetId()), orDash(f.GetRun())}
+	}))
 }

@@ -19,7 +19,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Where a server listens if nothing else is said.
+// Default addresses of a server.
 const (
 	defaultHTTP = "127.0.0.1:8080"
 	defaultGRPC = "127.0.0.1:8081"
@@ -42,16 +42,16 @@ func newServer() *cobra.Command {
 		Long: `Run a server: the API over gRPC and REST, and the loops that move runs along. Any
 number of servers may share one database.
 
-REST, pages and health are at --http, gRPC, which workers and this command line speak, at
---grpc, metrics at --metrics. Callers show API keys; servo keys bootstrap makes the first one. With --oidc they may
-show tokens of OpenID Connect issuers instead. Both travel as they are: where others can listen, put TLS in front. With --open no keys are asked for, and whoever
-reaches these addresses may do everything: that is refused for an address that other machines
-reach. /healthz, /readyz and /openapi.json are for everybody. Without --metrics, /metrics is at
---http for platform keys.
+REST, pages and health are at --http; gRPC, for workers and this command line, is at --grpc;
+metrics are at --metrics. Callers authenticate with API keys; servo keys bootstrap creates the first
+one. With --oidc they may use tokens of OpenID Connect issuers instead. Keys and tokens are sent
+unencrypted without TLS. With --open no keys are needed, and every caller may do everything: that
+is refused for an address that other machines reach. /healthz, /readyz and /openapi.json need no
+key. Without --metrics, /metrics is at --http for platform keys.
 
-SIGTERM or Ctrl-C asks for an orderly end: /readyz says so at once, what is in flight is
-answered within --drain, then the server stops. The second signal kills it; nothing is lost
-by that, but what was in flight is not answered.`,
+SIGTERM or Ctrl-C stops the server in order: /readyz fails at once, calls in flight are answered
+within --drain, then the server ends. A second signal kills it; nothing is lost, but calls in
+flight are not answered.`,
 		Example: `  servo server --database postgres://servo@localhost/servo --migrate
   servo server --open --database postgres://servo@localhost/servo
   SERVO_DATABASE_URL=postgres://servo@db/servo servo server --wait-for-database 1m --log-format json`,
@@ -63,23 +63,23 @@ by that, but what was in flight is not answered.`,
 	flags := cmd.Flags()
 	addDatabase(cmd, &o.config.DatabaseURL)
 	flags.StringVar(&o.config.HTTP, "http", defaultHTTP, "address of REST, pages and health")
-	flags.StringVar(&o.config.Metrics, "metrics", "", "address of /metrics, which asks for no key there (default: at --http, for platform keys)")
+	flags.StringVar(&o.config.Metrics, "metrics", "", "address of /metrics without a key (default: at --http, for platform keys)")
 	flags.StringVar(&o.config.GRPC, "grpc", defaultGRPC, "address of gRPC")
-	flags.StringVar(&o.config.Name, "name", "", "name of this server among the others (default host-pid)")
-	flags.BoolVar(&o.config.Migrate, "migrate", false, "bring the database to this version's schema first")
-	flags.BoolVar(&o.config.Pooler, "pooler", false, "--database leads to a pooler in transaction mode, such as PgBouncer")
+	flags.StringVar(&o.config.Name, "name", "", "name of this server (default host-pid)")
+	flags.BoolVar(&o.config.Migrate, "migrate", false, "migrate the database first")
+	flags.BoolVar(&o.config.Pooler, "pooler", false, "whether --database is a pooler in transaction mode, such as PgBouncer")
 	flags.StringVar(&o.config.ListenURL, "listen-database", "",
-		"URL of the same database without a pooler, to hear of other servers at once; none only looks from time to time (SERVO_LISTEN_DATABASE_URL; default: --database, or none with --pooler)")
-	flags.DurationVar(&o.config.WaitForDatabase, "wait-for-database", 0, "how long to wait at the start for a database that is away")
-	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "connections to the database at most (default: pool_max_conns of the URL, or 20)")
-	flags.IntVar(&o.config.TenantLabels, "tenant-labels", metrics.DefaultTenants, "how many tenants have labels of their own in metrics")
-	flags.IntVar(&o.config.AssetLabels, "asset-labels", metrics.DefaultAssets, "how many assets, of all these tenants together, have labels of their own")
-	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "how long calls in flight may take to end when the server stops")
-	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "how long a claim lasts if the worker does not say")
-	flags.DurationVar(&o.config.Engine.WorkerTimeout, "worker-timeout", 30*time.Second, "silence after which a worker loses its leases")
-	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "how long a heartbeat renews a lease whose claim does not say")
-	flags.StringVar(&o.config.PublicURL, "public-url", "", "where workers of push pools, and people who log in with a provider, reach the servers, such as https://servo.example.com (default: the address of --http)")
-	flags.BoolVar(&o.config.Open, "open", false, "ask for no API keys: whoever reaches the server may do everything; on this machine only")
+		"URL of the same database without a pooler, for notifications of other servers; none polls instead (SERVO_LISTEN_DATABASE_URL; default: --database, or none with --pooler)")
+	flags.DurationVar(&o.config.WaitForDatabase, "wait-for-database", 0, "maximum time to wait for the database at the start")
+	flags.Int32Var(&o.config.MaxConns, "max-conns", 0, "maximum number of database connections (default: pool_max_conns of the URL, or 20)")
+	flags.IntVar(&o.config.TenantLabels, "tenant-labels", metrics.DefaultTenants, "number of tenants with their own metric labels")
+	flags.IntVar(&o.config.AssetLabels, "asset-labels", metrics.DefaultAssets, "number of assets of these tenants with their own metric labels")
+	flags.DurationVar(&o.config.Drain, "drain", daemon.DefaultDrain, "maximum time for calls in flight when the server stops")
+	flags.DurationVar(&o.config.Engine.Lease, "lease", 5*time.Minute, "lease duration when the worker requests none")
+	flags.DurationVar(&o.config.Engine.WorkerTimeout, "worker-timeout", 30*time.Second, "time without a heartbeat after which leases expire")
+	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "lease renewal by a heartbeat when the worker requests none")
+	flags.StringVar(&o.config.PublicURL, "public-url", "", "URL of the servers for push workers and logins, such as https://servo.example.com (default: the address of --http)")
+	flags.BoolVar(&o.config.Open, "open", false, "serve without API keys, on this machine only: every caller may do everything")
 	addPrivateNetworks(cmd, &o.networks)
 	addRates(cmd, &o.config.Rates)
 	addServerTLS(cmd, &o.config.TLS)
@@ -131,7 +131,7 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		return err
 	}
 	if _, err := fmt.Fprintf(stdout, "servo server %s is ready: %s%s, gRPC at %s\n", o.config.Name, d.Scheme(), d.HTTPAddr(), d.GRPCAddr()); err != nil {
-		log.Warn("nobody reads that the server is ready", slog.Any("error", err))
+		log.Warn("cannot print that the server is ready", slog.Any("error", err))
 	}
 	if o.config.TLS.On() {
 		reloadOnHangup(ctx, d, log)

@@ -31,15 +31,15 @@ const configVariable = "SERVO_CONFIG"
 // settingNames are the settings: the keys of the file, SERVO_* in the environment, and flags.
 var settingNames = []string{"server", "tenant", "workspace", "output", "tls-ca", "tls-cert", "tls-key"}
 
-// settings is what a command that talks to a server needs to know before it does. A flag is
-// stronger than the environment, that than the context, and that than the file.
+// settings are the settings of a command that calls a server. A flag overrides the environment,
+// that the context, and that the file.
 type settings struct {
 	Servers   []string
-	Tenant    string // "" if nobody says
-	Workspace string // "" leaves it to the server
+	Tenant    string // "" if not set
+	Workspace string // "" is the default of the server
 	Form      output
 	TLS       client.TLSFiles
-	APIKey    string // "" is nobody
+	APIKey    string // "" if not set
 	Command   string // prints a token, if there is no key
 }
 
@@ -137,7 +137,7 @@ func checkSettings(k *koanf.Koanf, env Environment) (settings, error) {
 	}
 	if form := k.String("output"); form != "" {
 		if err := s.Form.Set(form); err != nil {
-			return settings{}, fault.New(fault.InvalidArgument, err.Error(), fault.Field("output"), fault.Remedy("mend SERVO_OUTPUT or the configuration file"))
+			return settings{}, fault.New(fault.InvalidArgument, err.Error(), fault.Field("output"), fault.Remedy("correct SERVO_OUTPUT or the configuration file"))
 		}
 	}
 	return s, nil
@@ -170,7 +170,7 @@ func readSettingsFile(k *koanf.Koanf, env Environment) error {
 	return nil
 }
 
-// settingsPath is where the file is, and whether somebody has said so.
+// settingsPath returns the path of the file, and whether a variable names it.
 func settingsPath(env Environment) (path string, asked bool) {
 	if named := env.Getenv(configVariable); named != "" {
 		return env.path(named), true

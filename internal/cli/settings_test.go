@@ -21,10 +21,9 @@ func TestReadSettings(t *testing.T) {
 		return "SERVO_CONFIG=" + path
 	}
 	read := func(args, environ []string) (settings, error) {
-		var r remote
 		cmd := &cobra.Command{}
-		addRemote(cmd, &r)
-		addTenant(cmd, &r)
+		addRemote(cmd)
+		addTenant(cmd)
 		if err := cmd.ParseFlags(args); err != nil {
 			return settings{}, err
 		}

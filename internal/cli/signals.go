@@ -7,28 +7,26 @@ import (
 	"syscall"
 )
 
-// WithSignals gives a context that the first SIGINT or SIGTERM ends: an orderly end is
-// asked for. After it the next one kills as usual, unless a command has set itself up to
-// hear it (see secondSignal).
+// WithSignals returns a context that the first SIGINT or SIGTERM cancels, for an orderly stop. The
+// next signal kills the process, unless a command handles it (see secondSignal).
 func WithSignals(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// secondSignal gives a channel that is closed when somebody who has already asked for an
-// orderly end has lost patience. The signal after that kills. It is for commands that have
-// children to end: a killed process ends nobody.
+// secondSignal returns a channel that is closed at the second signal. The signal after that kills
+// the process. It is for commands with child processes, which a killed process cannot stop.
 func secondSignal(ctx context.Context) (<-chan struct{}, context.CancelFunc) {
-	heard := make(chan os.Signal, 2)
-	signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	impatient := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		defer signal.Stop(heard)
+		defer signal.Stop(signals)
 		for range 2 {
 			select {
-			case <-heard:
+			case <-signals:
 			case <-ctx.Done():
 				return
 			}

@@ -8,145 +8,78 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/domain/platform"
 )
 
-// newSigningKeys looks after the keys of push pools.
+// newSigningKeys is the group of commands about the keys of push pools.
 func newSigningKeys() *cobra.Command {
-	return group("signing-keys", "Rotate and revoke the keys that envelopes of push pools are signed with",
-		newKeysList(), newKeysCreate(), newKeysRotate(), newKeysRevoke())
-}
-
-func newKeysList() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the keys, without their secrets",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			answer, err := s.client.SigningKeys().ListSigningKeys(ctx, &servov1.ListSigningKeysRequest{})
-			if err != nil {
-				return err
-			}
-			return showAll(s, answer.GetKeys(), "no signing keys yet; the first push pool brings one", func(w io.Writer) {
-				var t table
-				t.add("KEY", "STATE", "SIGNS", "CREATED", "EXPIRES")
-				for _, k := range answer.GetKeys() {
-					signs := "-"
-					if k.GetSigning() {
-						signs = "yes"
-					} else if k.GetState() == servov1.SigningKey_PENDING {
-						signs = "from " + moment(k.GetSignsFrom())
-					}
-					t.add(clean(k.GetId()), k.GetState().String(), signs, age(time.Now(), k.GetCreatedAt()), moment(k.GetExpiresAt()))
+	return group("signing-keys", "Manage the keys that sign envelopes of push pools",
+		newList(spec{short: "List signing keys without their secrets"}, "no signing keys yet; the first push pool creates one",
+			func(ctx context.Context, s *session) ([]*servov1.SigningKey, error) {
+				answer, err := s.client.SigningKeys().ListSigningKeys(ctx, &servov1.ListSigningKeysRequest{})
+				return answer.GetKeys(), err
+			},
+			columns([]string{"KEY", "STATE", "SIGNS", "CREATED", "EXPIRES"}, func(v view, k *servov1.SigningKey) []string {
+				signs := "-"
+				if k.GetSigning() {
+					signs = "yes"
+				} else if k.GetState() == servov1.SigningKey_PENDING {
+					signs = "from " + instant(k.GetSignsFrom())
 				}
-				t.print(w)
-			})
-		}),
-	}
-	addRemote(cmd, &r)
-	return cmd
-}
-
-func moment(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return "-"
-	}
-	return t.AsTime().UTC().Format(time.RFC3339)
-}
-
-func newKeysCreate() *cobra.Command {
-	var (
-		r    remote
-		lead time.Duration
-	)
-	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Make a further key; those before it stay believed",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			made, err := s.client.SigningKeys().CreateSigningKey(ctx, &servov1.CreateSigningKeyRequest{Lead: durationpb.New(lead)})
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) { newKeyText(w, made) })
-		}),
-	}
-	addLead(cmd, &lead)
-	addRemote(cmd, &r)
-	return cmd
+				return []string{clean(k.GetId()), k.GetState().String(), signs, age(v.now, k.GetCreatedAt()), instant(k.GetExpiresAt())}
+			})),
+		newSigningKeysCreate(), newSigningKeysRotate(),
+		newShow(spec{
+			use: "revoke KEY", short: "Revoke a signing key within seconds", reason: true,
+			long: `Revoke a signing key: within seconds no server accepts its signatures. Workers with envelopes
+signed by it can no longer report, and their tasks run again. If no other key can sign, tasks of
+push pools wait until one is created.`,
+			example: "  servo signing-keys revoke sk-0123456789ab --reason leaked",
+		}, func(ctx context.Context, s *session) (*servov1.SigningKey, error) {
+			return s.client.SigningKeys().RevokeSigningKey(ctx, &servov1.RevokeSigningKeyRequest{Key: s.args[0], Reason: s.reason})
+		}, func(w io.Writer, _ *session, k *servov1.SigningKey) {
+			fmt.Fprintf(w, "key %s revoked\n", clean(k.GetId()))
+		}))
 }
 
 func addLead(cmd *cobra.Command, lead *time.Duration) {
-	cmd.Flags().DurationVar(lead, "lead", platform.DefaultKeyLead, "how long to wait before the new key signs, so that workers can be told of it")
+	cmd.Flags().DurationVar(lead, "lead", platform.DefaultKeyLead, "delay before the new key signs, for its distribution to workers")
 }
 
-func newKeyText(w io.Writer, made *servov1.CreateSigningKeyResponse) {
-	k := made.GetKey()
-	if k.GetSigning() {
-		fmt.Fprintf(w, "key %s signs from now on\n", clean(k.GetId()))
-	} else {
-		fmt.Fprintf(w, "key %s signs from %s\n", clean(k.GetId()), moment(k.GetSignsFrom()))
+func newSigningKeysCreate() *cobra.Command {
+	var lead time.Duration
+	return newShow(spec{use: "create", short: "Create a signing key; others stay valid", flags: func(cmd *cobra.Command) { addLead(cmd, &lead) }},
+		func(ctx context.Context, s *session) (*servov1.CreateSigningKeyResponse, error) {
+			return s.client.SigningKeys().CreateSigningKey(ctx, &servov1.CreateSigningKeyRequest{Lead: durationpb.New(lead)})
+		}, signingKeyText)
+}
+
+func signingKeyText(w io.Writer, _ *session, made *servov1.CreateSigningKeyResponse) {
+	from := "now on"
+	if k := made.GetKey(); !k.GetSigning() {
+		from = instant(k.GetSignsFrom())
 	}
+	fmt.Fprintf(w, "key %s signs from %s\n", clean(made.GetKey().GetId()), from)
 	workerKeys(w, made.GetWorkerKeys())
 }
 
-func newKeysRotate() *cobra.Command {
-	var (
-		r             remote
-		lead, overlap time.Duration
-	)
-	cmd := &cobra.Command{
-		Use:   "rotate",
-		Short: "Make a key that takes over, and let the others expire",
-		Long: `Make a key that takes over, and let the others expire. The new key signs after --lead:
-until then give it to the workers of every push pool, whose keys are printed once. The keys
-before it are believed for --overlap after that, so that what they have signed stays good.
+func newSigningKeysRotate() *cobra.Command {
+	var lead, overlap time.Duration
+	return newShow(spec{
+		use: "rotate", short: "Create a signing key and let the others expire",
+		long: `Create a signing key and let the others expire. The new key signs after --lead: until then give
+it to the workers of every push pool; the keys are printed once. The previous keys are accepted
+for --overlap after that, so that envelopes signed by them stay valid.
 
-A key that has leaked is not rotated but revoked.`,
-		Example: "  servo signing-keys rotate\n  servo signing-keys rotate --lead 1h --overlap 48h",
-		Args:    exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			made, err := s.client.SigningKeys().RotateSigningKeys(ctx, &servov1.RotateSigningKeysRequest{
-				Lead: durationpb.New(lead), Overlap: durationpb.New(overlap),
-			})
-			if err != nil {
-				return err
-			}
-			return s.show(made, func(w io.Writer) { newKeyText(w, made) })
-		}),
-	}
-	addLead(cmd, &lead)
-	cmd.Flags().DurationVar(&overlap, "overlap", platform.DefaultKeyOverlap, "how long the keys before it are believed once it signs")
-	addRemote(cmd, &r)
-	return cmd
-}
-
-func newKeysRevoke() *cobra.Command {
-	var (
-		r      remote
-		reason string
-	)
-	cmd := &cobra.Command{
-		Use:   "revoke KEY",
-		Short: "End a key: within seconds no server believes what it has signed",
-		Long: `End a key: within seconds no server believes what it has signed. Workers that are at work
-under it cannot report any more, and their tasks are done again. If no other key can sign,
-nothing is sent to push pools until one is made.`,
-		Example: "  servo signing-keys revoke sk-0123456789ab --reason leaked",
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			revoked, err := s.client.SigningKeys().RevokeSigningKey(ctx, &servov1.RevokeSigningKeyRequest{Key: args[0], Reason: reason})
-			if err != nil {
-				return err
-			}
-			return s.show(revoked, func(w io.Writer) { fmt.Fprintf(w, "key %s is revoked\n", clean(revoked.GetId())) })
-		}),
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever reads the events later")
-	addRemote(cmd, &r)
-	return cmd
+Revoke a leaked key instead.`,
+		example: "  servo signing-keys rotate\n  servo signing-keys rotate --lead 1h --overlap 48h",
+		flags: func(cmd *cobra.Command) {
+			addLead(cmd, &lead)
+			cmd.Flags().DurationVar(&overlap, "overlap", platform.DefaultKeyOverlap, "time for which the previous keys are accepted afterwards")
+		},
+	}, func(ctx context.Context, s *session) (*servov1.CreateSigningKeyResponse, error) {
+		return s.client.SigningKeys().RotateSigningKeys(ctx, &servov1.RotateSigningKeysRequest{Lead: durationpb.New(lead), Overlap: durationpb.New(overlap)})
+	}, signingKeyText)
 }

@@ -28,82 +28,69 @@ const (
 	shownNames = 3
 )
 
-// simulateRequest is what the flags of servo simulate say.
-type simulateRequest struct {
-	from, file         string
-	days, slots, limit int32
-}
-
-// newSimulate shows what configs will do.
 func newSimulate() *cobra.Command {
 	var (
-		r       remote
-		request simulateRequest
+		from, file string
+		req        servov1.SimulateRequest
+		documents  []document
 	)
-	cmd := &cobra.Command{
-		Use:   "simulate [-f DIR|FILE]",
-		Short: "Show what a tenant's configs will do: peaks, waiting, misses, changes of the clock",
-		Long: `Show what a tenant's configs will do, before they do it: when most runs are made and how many run
-at once, how long they wait, which SLAs and quotas are missed, which configs meet their own runs,
-what changes of the clock do to slots, and which jitter would lower the peaks.
+	return newCall(spec{
+		use: "simulate [-f DIR|FILE]", short: "Simulate the slots and runs of a tenant's configs", tenant: true,
+		long: `Simulate a tenant's configs: when most runs are created and how many run at once, how long they
+wait, which SLAs and quotas are missed, which configs overlap with their own runs, the effect of
+clock changes on slots, and which jitter would lower the peaks.
 
-With --file the configs of files count as if they were applied, in place of those of the same
-name. Nothing is saved. Files are those of servo configs apply, all of one workspace.
+With --file the configs of files are simulated as if they were applied, in place of those of the
+same name. Nothing is saved. The files are those of servo configs apply, all of one workspace.
 
-Runs are taken to last as long as those of their pipeline did on average, of late; where there
-were none, a minute. What is paused or disabled does not fire, triggers without slots add
-nothing, and every depends_on is met.`,
-		Example: `  servo simulate --days 7
+A run is assumed to take the average of the recent runs of its pipeline; without any, a minute.
+Paused and disabled configs do not fire, triggers without slots add nothing, and every depends_on
+is met.`,
+		example: `  servo simulate --days 7
   servo simulate -f configs/acme --tenant acme --slots 50
   servo simulate --from 2027-03-01T00:00:00Z --days 31 -o json`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error { return s.simulate(ctx, request) }),
-	}
-	cmd.Flags().StringVar(&request.from, "from", "", "the first instant, as 2026-01-31T06:00:00Z (default now)")
-	cmd.Flags().Int32Var(&request.days, "days", 30, "how many days, at most 366")
-	cmd.Flags().Int32Var(&request.slots, "slots", 0, "how many runs the workers can do at once (0: any number)")
-	cmd.Flags().Int32Var(&request.limit, "limit", simulate.DefaultLimit, "how many entries of each list, at most 1000")
-	cmd.Flags().StringVarP(&request.file, "file", "f", "", "configs that are not saved yet: a file, a directory, or - for standard input")
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&from, "from", "", "start, such as 2026-01-31T06:00:00Z (default now)")
+			cmd.Flags().Int32Var(&req.Days, "days", 30, "number of days, at most 366")
+			cmd.Flags().Int32Var(&req.Slots, "slots", 0, "runs that the workers can execute at once (0: no limit)")
+			cmd.Flags().Int32Var(&req.Limit, "limit", simulate.DefaultLimit, "maximum number of entries of each list, at most 1000")
+			cmd.Flags().StringVarP(&file, "file", "f", "", "unsaved configs: a file, a directory, or - for standard input")
+		},
+		check: func(s *session) (err error) {
+			if req.GetDays() < 1 || req.GetLimit() < 1 { // 0 would be the server's default
+				return usageFault(s.cmd, "--days and --limit must be at least 1")
+			}
+			if from != "" {
+				at, err := instantFlag("--from", from, time.Time{})
+				if err != nil {
+					return err
+				}
+				req.From = timestamppb.New(at)
+			}
+			if file == "" {
+				return nil
+			}
+			if documents, err = readConfigs(s.cmd, file, s.Workspace); err != nil {
+				return err
+			}
+			return addConfigs(&req, documents)
+		},
+	}, func(ctx context.Context, s *session) error {
+		req.Tenant = s.Tenant
+		return s.simulate(ctx, &req, documents)
+	})
 }
 
-func (s *session) simulate(ctx context.Context, r simulateRequest) error {
-	if r.days < 1 || r.limit < 1 { // 0 would be what the server thinks best
-		return usageFault(s.cmd, "--days and --limit must be at least 1")
-	}
-	req := &servov1.SimulateRequest{Days: r.days, Slots: r.slots, Limit: r.limit}
-	if r.from != "" {
-		from, err := instantFlag("--from", r.from, time.Time{})
-		if err != nil {
-			return err
-		}
-		req.From = timestamppb.New(from)
-	}
-	var documents []document
-	if r.file != "" {
-		var err error
-		if documents, err = readConfigs(s.cmd, r.file, s.Workspace); err != nil {
-			return err
-		}
-		if err := addConfigs(req, documents); err != nil {
-			return err
-		}
-	}
-	var err error
-	if req.Tenant, err = s.requireTenant(ctx); err != nil {
-		return err
-	}
+func (s *session) simulate(ctx context.Context, req *servov1.SimulateRequest, documents []document) error {
 	answer, err := s.client.Simulation().Simulate(ctx, req)
 	if err != nil {
 		return inFiles(err, documents)
 	}
 	if n := int(answer.GetIdle()); n > 0 {
-		s.say("%s paused or disabled, not in it", count(n, "config"))
+		s.report("%s paused or disabled, not simulated", count(n, "config"))
 	}
 	if n := int(answer.GetWithoutHistory()); n > 0 {
-		s.say("%s of pipelines that have not run of late: their runs are taken to last %s", count(n, "config"), short(simulate.DefaultDuration))
+		s.report("%s of pipelines without recent runs: a run is assumed to take %s", count(n, "config"), short(simulate.DefaultDuration))
 	}
 	var report simulate.Report
 	if s.Form.forPeople() {
@@ -152,7 +139,7 @@ func reportText(w io.Writer, p palette, r simulate.Report, width int) {
 		fmt.Fprintln(w, line)
 	}
 	fmt.Fprintln(w)
-	_ = simulate.Chart(w, r, width) // what goes wrong with the writer is told when it is flushed
+	_ = simulate.Chart(w, r, width) // errors of the writer are reported when it is flushed
 	section(w, p, "Peaks", peakRows(r))
 	section(w, p, "SLA misses", lateRows(r))
 	section(w, p, "Quota misses", quotaRows(r))
@@ -171,17 +158,17 @@ func section(w io.Writer, p palette, title string, t table) {
 	t.print(w)
 }
 
-// totalLines say what becomes of slots and runs, as far as it is not what one wants.
+// totalLines summarize the slots and runs that are skipped, delayed or late.
 func totalLines(r simulate.Report) (lines []string) {
 	join := func(title string, parts ...any) {
-		var said []string
+		var counted []string
 		for i := 0; i+1 < len(parts); i += 2 {
 			if n, ok := parts[i].(int); ok && n > 0 {
-				said = append(said, fmt.Sprintf("%d %s", n, parts[i+1]))
+				counted = append(counted, fmt.Sprintf("%d %s", n, parts[i+1]))
 			}
 		}
-		if len(said) > 0 {
-			lines = append(lines, title+": "+strings.Join(said, ", "))
+		if len(counted) > 0 {
+			lines = append(lines, title+": "+strings.Join(counted, ", "))
 		}
 	}
 	join("skipped", r.SkippedOverlap, "by overlap", r.SkippedQuota, "by quota")
@@ -190,7 +177,7 @@ func totalLines(r simulate.Report) (lines []string) {
 		lines = append(lines, fmt.Sprintf("wait: half of all runs up to %s, 95 %% up to %s, at most %s",
 			short(time.Duration(r.Wait.P50)), short(time.Duration(r.Wait.P95)), short(time.Duration(r.Wait.Max))))
 	}
-	join("missed", r.SLAMisses, "start later than promised", r.Overruns, "timed out", r.Cancelled, "cancelled by the next slot", r.Unstarted, "never start")
+	join("missed", r.SLAMisses, "start later than the SLA", r.Overruns, "timed out", r.Cancelled, "cancelled by the next slot", r.Unstarted, "never start")
 	return lines
 }
 
@@ -261,7 +248,7 @@ func overrunRows(r simulate.Report) (t table) {
 	return t
 }
 
-// clockRows leaves out changes that touch nobody's slots.
+// clockRows omits changes that affect no slots.
 func clockRows(r simulate.Report) (t table) {
 	t.add("ZONE", "AT", "CLOCK", "EFFECT", "CONFIGS")
 	for _, change := range r.ClockChanges {

@@ -12,27 +12,15 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newStatus says how an installation is doing.
+// newStatus shows the state of the installation.
 func newStatus() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show how the installation is doing",
-		Args:  exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			status, err := s.client.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
-			if err != nil {
-				return err
-			}
-			return s.show(status, func(w io.Writer) { statusText(w, s.paint, status, s.again()) })
-		}),
-	}
-	addRemote(cmd, &r)
-	return cmd
+	return newShow(spec{use: "status", short: "Show the state of the installation"}, func(ctx context.Context, s *session) (*servov1.Status, error) {
+		return s.client.Status().GetStatus(ctx, &servov1.GetStatusRequest{})
+	}, func(w io.Writer, s *session, status *servov1.Status) { statusText(w, s.paint, status, s.again()) })
 }
 
 func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
-	now := status.GetNow().AsTime() // the server's clock, so that ours does not matter
+	now := status.GetNow().AsTime() // the server's clock, so that the local one does not matter
 	fmt.Fprintf(w, "server %s, version %s, up %s\n", clean(status.GetServer()), clean(status.GetVersion()), elapsed(now, status.GetStartedAt(), nil))
 	if d := status.GetDispatch(); d.GetPaused() {
 		fmt.Fprintln(w, "dispatch "+dispatchState(d, now))
@@ -55,14 +43,14 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 		tasks.add(p.state(c.GetState()), number)
 	}
 	if total == 0 {
-		fmt.Fprintln(w, "no task waits or runs")
+		fmt.Fprintln(w, "no tasks waiting or running")
 	} else {
 		fmt.Fprintln(w)
 		tasks.print(w)
 	}
 	if len(status.GetPools()) > 0 {
 		var pools table
-		pools.add("POOL", "QUEUED", "LEASED", "WORKERS", "SLOTS", "REMARK")
+		pools.add("POOL", "QUEUED", "LEASED", "WORKERS", "CAPACITY", "REMARK")
 		for _, pool := range status.GetPools() {
 			pools.add(clean(pool.GetPool()), fmt.Sprint(pool.GetQueued()), fmt.Sprint(pool.GetLeased()),
 				fmt.Sprint(pool.GetWorkers()), fmt.Sprint(pool.GetSlots()), orDash(poolRemark(pool, again)))
@@ -70,7 +58,7 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 		fmt.Fprintln(w)
 		pools.print(w)
 	}
-	if len(status.GetServers()) > 1 { // who answers stands above
+	if len(status.GetServers()) > 1 { // the answering one is shown above
 		var servers table
 		servers.add("SERVER", "VERSION", "UP")
 		for _, server := range status.GetServers() {
@@ -90,7 +78,7 @@ func statusText(w io.Writer, p palette, status *servov1.Status, again string) {
 	}
 }
 
-// poolRemark says what tasks of a pool need that no live worker of it has.
+// poolRemark lists the capabilities that tasks of a pool need and none of its live workers has.
 func poolRemark(pool *servov1.PoolStatus, again string) string {
 	var remarks []string
 	for _, need := range pool.GetUnserved() {
@@ -103,7 +91,7 @@ func poolRemark(pool *servov1.PoolStatus, again string) string {
 	return strings.Join(remarks, "; ")
 }
 
-// todayText is what has become of runs today.
+// todayText counts the runs of today by state.
 func todayText(today *servov1.Today) string {
 	number := func(n int64, more bool) string {
 		if more {

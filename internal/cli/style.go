@@ -19,7 +19,7 @@ type palette struct {
 	colour   bool
 }
 
-// paletteOf looks at where the output goes. NO_COLOR, whatever its value, means what it says.
+// paletteOf returns the palette for an output. Any value of NO_COLOR disables colours.
 func paletteOf(w io.Writer, getenv func(string) string) palette {
 	out, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(out.Fd()) {
@@ -108,8 +108,8 @@ func (t *table) print(w io.Writer) {
 	}
 }
 
-// clean takes out what would move a terminal's cursor or change its colours: names and
-// messages come from others.
+// clean removes control characters, which could move a terminal's cursor or change its colours:
+// names and messages are untrusted.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -139,7 +139,7 @@ func orDash(text string) string {
 	return clean(text)
 }
 
-// short is a duration as people say it: 640ms, 1.4s, 2m05s, 3h02m, 2d3h.
+// short is a duration in a short form: 640ms, 1.4s, 2m05s, 3h02m, 2d3h.
 func short(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:

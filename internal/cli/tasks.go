@@ -13,59 +13,60 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newTasks reads the tasks of runs.
+// newTasks is the group of commands about tasks.
 func newTasks() *cobra.Command {
-	return group("tasks", "Read the tasks of a run and what they have logged", newTasksForceCancel(), newTasksGet(), newTasksList(), newTasksLogs())
+	return group("tasks", "Show the tasks of a run and their logs",
+		newShow(ofRun(spec{
+			use: "force-cancel RUN TASK|ASSET", short: "End a task whose worker is silent", reason: true,
+			long: `End a task of a run that is being cancelled, if its worker has been silent for five minutes;
+before that the command is refused with the time from which on it is possible. Later reports of
+the worker have no effect.`,
+			example: `  servo runs cancel latest
+  servo tasks force-cancel latest gold/revenue --reason "its machine is gone"`,
+		}), func(ctx context.Context, s *session) (*servov1.Task, error) {
+			run, task, err := s.taskArgument(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.client.Tasks().ForceCancelTask(ctx, &servov1.ForceCancelTaskRequest{Tenant: s.Tenant, Run: run, Task: task, Reason: s.reason})
+		}, func(w io.Writer, s *session, t *servov1.Task) {
+			fmt.Fprintf(w, "task %s is %s\n", taskName(t.GetAsset(), t.GetPartition()), s.paint.state(t.GetState().String()))
+		}),
+		newShow(ofRun(spec{
+			use: "get RUN TASK|ASSET", short: "Show a task with its attempts and their stages",
+			example: `  servo tasks get latest gold/revenue
+  servo tasks get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
+		}), getTask, func(w io.Writer, s *session, t *servov1.Task) { taskText(w, s.paint, t, time.Now()) }),
+		newTasksList(), newTasksLogs())
 }
 
 func newTasksList() *cobra.Command {
 	var (
-		r     remote
-		state []string
-		limit int
+		state  []string
+		wanted []servov1.Task_State
 	)
-	cmd := &cobra.Command{
-		Use:     "list RUN",
-		Short:   "List the tasks of a run in the order of its plan",
-		Example: `  servo tasks list latest --state failed`,
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			wanted, err := states[servov1.Task_State](state, servov1.Task_State_value)
-			if err != nil {
-				return err
-			}
-			tenant, name, err := s.runArgument(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			tasks, err := listed(s, client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: tenant, Run: name, State: wanted}), limit)
-			if err != nil {
-				return err
-			}
-			return showAll(s, tasks, "no such tasks; leave out --state to see others", func(w io.Writer) { tasksTable(w, s.paint, tasks, time.Now()) })
-		}),
-	}
-	cmd.Flags().StringArrayVar(&state, "state", nil, "only tasks in these states: "+strings.ToLower(strings.Join(stateNames(servov1.Task_State_value), ", ")))
-	cmd.Flags().IntVar(&limit, "limit", 0, "how many tasks at most (0: all)")
-	addListWatch(cmd)
-	completeStates(cmd, servov1.Task_State_value)
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+	return newList(ofRun(spec{
+		use: "list RUN", short: "List the tasks of a run in plan order", example: `  servo tasks list latest --state failed`, limit: "tasks", unlimited: true,
+		flags: func(cmd *cobra.Command) { addStates(cmd, &state, servov1.Task_State_value) },
+		check: func(*session) (err error) {
+			wanted, err = states[servov1.Task_State](state, servov1.Task_State_value)
+			return err
+		},
+	}), "no such tasks; omit --state to list all", func(ctx context.Context, s *session) ([]*servov1.Task, error) {
+		run, err := s.findRun(ctx, s.args[0])
+		if err != nil {
+			return nil, err
+		}
+		return listed(s, client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run, State: wanted}))
+	}, columns([]string{"TASK", "ASSET", "STATE", "ATTEMPT", "SINCE", "REMARK"}, func(v view, t *servov1.Task) []string {
+		return []string{
+			t.GetId(), taskName(t.GetAsset(), t.GetPartition()), v.paint.state(t.GetState().String()), fmt.Sprint(t.GetAttempt()),
+			age(v.now, t.GetSince()), orDash(remark(t, v.now)),
+		}
+	}))
 }
 
-func tasksTable(w io.Writer, p palette, tasks []*servov1.Task, now time.Time) {
-	var t table
-	t.add("TASK", "ASSET", "STATE", "ATTEMPT", "SINCE", "REMARK")
-	for _, task := range tasks {
-		t.add(task.GetId(), taskName(task.GetAsset(), task.GetPartition()), p.state(task.GetState().String()), fmt.Sprint(task.GetAttempt()),
-			age(now, task.GetSince()), orDash(remark(task, now)))
-	}
-	t.print(w)
-}
-
-// remark is what is worth saying about a task in its state.
+// remark is the failure, progress or outcome of a task.
 func remark(task *servov1.Task, now time.Time) string {
 	switch {
 	case task.GetFailure() != nil && task.GetDueAt() != nil:
@@ -88,40 +89,22 @@ func remark(task *servov1.Task, now time.Time) string {
 	return ""
 }
 
-func newTasksGet() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "get RUN TASK|ASSET",
-		Short: "Show a task with its attempts and their stages",
-		Example: `  servo tasks get latest gold/revenue
-  servo tasks get 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 gold/revenue -o json`,
-		Args: exactly(2),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			task, err := s.taskArgument(ctx, args)
-			if err != nil {
-				return err
-			}
-			return s.show(task, func(w io.Writer) { taskText(w, s.paint, task, time.Now()) })
-		}),
+// taskArgument returns the run and the task that the first two arguments name.
+func (s *session) taskArgument(ctx context.Context) (run, task string, err error) {
+	if run, err = s.findRun(ctx, s.args[0]); err != nil {
+		return "", "", err
 	}
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+	task, err = s.findTask(ctx, run, s.args[1])
+	return run, task, err
 }
 
-// taskArgument reads the task that a command is about.
-func (s *session) taskArgument(ctx context.Context, args []string) (*servov1.Task, error) {
-	tenant, run, err := s.runArgument(ctx, args[0])
+// getTask returns the task that the first two arguments name.
+func getTask(ctx context.Context, s *session) (*servov1.Task, error) {
+	run, task, err := s.taskArgument(ctx)
 	if err != nil {
 		return nil, err
 	}
-	name, err := s.findTask(ctx, tenant, run, args[1])
-	if err != nil {
-		return nil, err
-	}
-	s.Tenant = tenant
-	return s.client.Tasks().GetTask(ctx, &servov1.GetTaskRequest{Tenant: tenant, Run: run, Task: name})
+	return s.client.Tasks().GetTask(ctx, &servov1.GetTaskRequest{Tenant: s.Tenant, Run: run, Task: task})
 }
 
 func taskText(w io.Writer, p palette, task *servov1.Task, now time.Time) {
@@ -136,7 +119,7 @@ func taskText(w io.Writer, p palette, task *servov1.Task, now time.Time) {
 	t.add("state", state+" since "+when(now, task.GetSince()))
 	t.add("pool", fmt.Sprintf("%s, priority %d, timeout %s", clean(task.GetPool()), task.GetPriority(), timeoutText(task.GetTimeout())))
 	if task.GetWorker() != "" {
-		t.add("worker", clean(task.GetWorker())+", heard of "+age(now, task.GetHeartbeatAt()))
+		t.add("worker", clean(task.GetWorker())+", last heartbeat "+age(now, task.GetHeartbeatAt()))
 	}
 	if pr := task.GetProgress(); pr != nil {
 		for _, row := range [][2]string{{"progress", joined(" ", share(pr), activity(pr))}, {"counted", counters(pr)}, {"to go", left(pr, now)}} {

@@ -19,24 +19,24 @@ import (
 
 // addTLSCA gives a command --tls-ca. It is read as a setting.
 func addTLSCA(cmd *cobra.Command) {
-	cmd.Flags().String("tls-ca", "", "PEM file with the authorities to believe of servers that speak TLS (SERVO_TLS_CA; default: those of this machine)")
+	cmd.Flags().String("tls-ca", "", "PEM file with the CA certificates of servers (SERVO_TLS_CA; default: those of this machine)")
 }
 
 // addTLSPair gives a command --tls-cert and --tls-key, with which it shows who it is.
 func addTLSPair(cmd *cobra.Command) {
-	cmd.Flags().String("tls-cert", "", "PEM file with a certificate to show to servers that ask for one (SERVO_TLS_CERT)")
-	cmd.Flags().String("tls-key", "", "PEM file with its private key (SERVO_TLS_KEY)")
+	cmd.Flags().String("tls-cert", "", "PEM file with the client certificate (SERVO_TLS_CERT)")
+	cmd.Flags().String("tls-key", "", "PEM file with the private key of the client (SERVO_TLS_KEY)")
 }
 
 // addServerTLS gives a command the flags of both listeners.
 func addServerTLS(cmd *cobra.Command, t *daemon.TLS) {
 	flags := cmd.Flags()
-	flags.StringVar(&t.Cert, "tls-cert", "", "PEM file with the certificate of both addresses, which speak TLS then; read again when it changes, and on SIGHUP")
-	flags.StringVar(&t.Key, "tls-key", "", "PEM file with its private key")
-	flags.StringVar(&t.ClientCA, "tls-client-ca", "", "PEM file with the authorities of workers: their calls need a certificate of one of them")
+	flags.StringVar(&t.Cert, "tls-cert", "", "PEM file with the certificate of both addresses; reloaded on change and on SIGHUP")
+	flags.StringVar(&t.Key, "tls-key", "", "PEM file with the private key of the certificate")
+	flags.StringVar(&t.ClientCA, "tls-client-ca", "", "PEM file with the CA certificates that workers need a certificate of")
 }
 
-// encryption is how to speak to the servers; nil is plain text, or as the address says.
+// encryption is how to speak to the servers; nil is plain text, or the scheme of the address.
 func (s settings) encryption() (*tls.Config, error) {
 	config, err := client.TLSFromFiles(s.TLS)
 	if p, ok := errors.AsType[*client.Problem](err); ok {
@@ -47,15 +47,15 @@ func (s settings) encryption() (*tls.Config, error) {
 
 // reloadOnHangup reads a server's TLS files again whenever SIGHUP comes, until the context ends.
 func reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog.Logger) {
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
-		defer signal.Stop(heard)
+		defer signal.Stop(hangups)
 		for {
 			select {
-			case <-heard:
-				if d.ReloadTLS() == nil { // what is wrong with them is told by itself
-					log.Info("looked at the TLS files, as SIGHUP asks")
+			case <-hangups:
+				if d.ReloadTLS() == nil { // it logs errors itself
+					log.Info("reloaded the TLS files after SIGHUP")
 				}
 			case <-ctx.Done():
 				return

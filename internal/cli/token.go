@@ -18,16 +18,15 @@ const (
 	maxTokenBytes = 16 << 10
 )
 
-// tokenFrom runs a command of the shell that prints a token. What it says beside that is for
-// the person who waits.
+// tokenFrom runs a shell command that prints a token. Its standard error is shown to the user.
 func tokenFrom(ctx context.Context, command string, stderr io.Writer) (string, error) {
 	refuse := func(message string, cause error) (string, error) {
-		return "", fault.New(fault.Unauthenticated, message, fault.Field("token_command"), fault.Remedy("see that it prints a token and nothing else: "+command), fault.Cause(cause))
+		return "", fault.New(fault.Unauthenticated, message, fault.Field("token_command"), fault.Remedy("check that it prints a token and nothing else: "+command), fault.Cause(cause))
 	}
 	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // whoever keeps the context has written it
+	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the owner of the context has written it
 	cmd.Dir = environmentOf(ctx).Dir
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, stderr, time.Second
 	err := cmd.Run()
@@ -40,7 +39,7 @@ func tokenFrom(ctx context.Context, command string, stderr io.Writer) (string, e
 	case token == "":
 		return refuse("has printed nothing", nil)
 	case len(token) > maxTokenBytes || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return refuse("has printed something that is no token", nil)
+		return refuse("has printed an invalid token", nil)
 	}
 	return token, nil
 }

@@ -19,7 +19,7 @@ func TestWithinRate(t *testing.T) {
 	rate := map[string]any{"class": "trigger", "limit": 100}
 	call := func(ctx context.Context, answers ...error) (calls int, said []string, err error) {
 		s := &session{}
-		s.sayTo(func(text string) { said = append(said, text) })
+		s.reportTo(func(text string) { said = append(said, text) })
 		err = s.withinRate(ctx, func() error {
 			answer := answers[min(calls, len(answers)-1)]
 			calls++

@@ -23,7 +23,7 @@ func newVersion() *cobra.Command {
 	var form output
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print which Servo this is",
+		Short: "Print the version",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()

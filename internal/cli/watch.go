@@ -14,30 +14,21 @@ import (
 )
 
 func newRunsWatch() *cobra.Command {
-	var r remote
-	cmd := &cobra.Command{
-		Use:   "watch RUN",
-		Short: "Watch a run until it has ended",
-		Long: `Watch a run until it has ended: on a terminal as a list of its tasks that is kept up to
+	return newCall(ofRun(spec{
+		use: "watch RUN", short: "Watch a run until it has ended", example: `  servo runs watch latest`,
+		long: `Watch a run until it has ended: on a terminal as a list of its tasks that is kept up to
 date, elsewhere as a line for each event. With --output json each event is a JSON document
 on a line of its own, and the last one is the run as it ended.
 
 Exits with 0 if the run has succeeded, with 3 if it ended otherwise. Ctrl-C stops watching;
-the run goes on.`,
-		Example: `  servo runs watch latest`,
-		Args:    exactly(1),
-		RunE: run(func(ctx context.Context, s *session, args []string) error {
-			tenant, name, err := s.runArgument(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return s.watch(ctx, tenant, name, true)
-		}),
-	}
-	aboutRun(cmd)
-	addRemote(cmd, &r)
-	addTenant(cmd, &r)
-	return cmd
+the run continues.`,
+	}), func(ctx context.Context, s *session) error {
+		run, err := s.findRun(ctx, s.args[0])
+		if err != nil {
+			return err
+		}
+		return s.watch(ctx, run, true)
+	})
 }
 
 // watcher shows what a watch sees. end is called once, with the run as it ended, or with nil
@@ -48,7 +39,7 @@ type watcher interface {
 }
 
 // watch shows a run to its end. With events false only the run as it ended is shown.
-func (s *session) watch(ctx context.Context, tenant, run string, events bool) error {
+func (s *session) watch(ctx context.Context, run string, events bool) error {
 	var to watcher
 	switch {
 	case !events:
@@ -56,18 +47,17 @@ func (s *session) watch(ctx context.Context, tenant, run string, events bool) er
 	case !s.Form.forPeople():
 		to = documents{s}
 	case s.paint.terminal:
-		to = newLive(ctx, s, tenant, run)
+		to = newLive(ctx, s, run)
 	default:
 		to = &lines{out: s.cmd.OutOrStdout(), board: newBoard()}
 	}
-	ended, err := follow(ctx, s.client, tenant, run, to)
+	ended, err := follow(ctx, s.client, s.Tenant, run, to)
 	if ended != nil {
-		s.Tenant = tenant
 		return outcome(ended, s.again())
 	}
 	if ctx.Err() != nil {
-		s.sayTo(func(text string) { fmt.Fprintln(s.cmd.ErrOrStderr(), text) })
-		s.say("stopped watching; the run goes on: servo runs watch %s%s", run, s.again())
+		s.reportTo(func(text string) { fmt.Fprintln(s.cmd.ErrOrStderr(), text) })
+		s.report("stopped watching; the run continues: servo runs watch %s%s", run, s.again())
 		return withExit(exitFailed, nil)
 	}
 	return err
@@ -142,7 +132,7 @@ func (s *session) document(value json.RawMessage) error {
 		}
 		return render(out, s.Form, value, nil)
 	}
-	return wrote(json.NewEncoder(out).Encode(value)) // which takes out the spaces
+	return wrote(json.NewEncoder(out).Encode(value)) // which removes the spaces
 }
 
 // onlyEnd is for programs that asked for a run and want to know how it ended.

@@ -21,23 +21,23 @@ func addListWatch(cmd *cobra.Command) {
 	if cmd.Flags().Lookup(watchFlag) != nil {
 		return
 	}
-	cmd.Flags().Bool(watchFlag, false, "list again every 2s when something changed, until interrupted")
+	cmd.Flags().Bool(watchFlag, false, "print the list again when it changes, every 2s, until interrupted")
 }
 
-// isWatched says that a command is a list which is to be listed again and again.
+// isWatched reports whether a list is printed repeatedly.
 func isWatched(cmd *cobra.Command) bool {
 	flag := cmd.Flags().Lookup(watchFlag)
 	return flag != nil && flag.Value.String() == "true"
 }
 
-// repeat lists again and again until it is interrupted, and prints what differs from what was
-// printed last: on a terminal in its place, elsewhere below it.
+// repeat prints a list again whenever it changes, until it is interrupted: on a terminal in its
+// place, elsewhere below it.
 func (s *session) repeat(ctx context.Context, list func(ctx context.Context) error) error {
 	out := s.cmd.OutOrStdout()
 	var now bytes.Buffer
 	s.cmd.SetOut(&now)
 	defer s.cmd.SetOut(out)
-	s.sayTo(func(text string) { fmt.Fprintln(&now, text) })
+	s.reportTo(func(text string) { fmt.Fprintln(&now, text) })
 	ticks := time.NewTicker(watchEvery)
 	defer ticks.Stop()
 	last := ""

@@ -120,7 +120,7 @@ func TestWatchInterrupted(t *testing.T) {
 	<-stdout.seen
 	interrupt()
 	require.Equal(t, 1, code())
-	require.Equal(t, "stopped watching; the run goes on: servo runs watch "+run+" -t acme --server "+server.GRPC+"\n", stderr.String())
+	require.Equal(t, "stopped watching; the run continues: servo runs watch "+run+" -t acme --server "+server.GRPC+"\n", stderr.String())
 	still, err := c.Runs().GetRun(t.Context(), &servov1.GetRunRequest{Tenant: "acme", Run: run})
 	require.NoError(t, err)
 	require.Equal(t, servov1.Run_RUNNING, still.GetState())

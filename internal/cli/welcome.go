@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/demo"
 )
 
-// welcome says where everything is, and what to type next: as it works here.
+// welcome prints the addresses, and commands to try next.
 func (d *dev) welcome(stdout io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Servo runs on this machine. Ctrl-C ends it.\n\nOpen http://%s\n\n", d.server.HTTPAddr())

@@ -22,7 +22,6 @@ func newWorker() *cobra.Command {
 		options servo.WorkerOptions
 		exec    servo.ExecOptions
 		keyFile string
-		servers []string // read as a setting, so that the environment and the file are heard too
 		log     logging
 	)
 	cmd := &cobra.Command{
@@ -40,14 +39,14 @@ The endpoints of http assets must have public addresses, or addresses in the pri
 that --allow-private-networks lists. Loopback and link-local addresses are always refused, and
 proxies are not used.
 
-The worker shows a key with the role worker, of all its pools: from --api-key-file, SERVO_API_KEY,
+The worker authenticates with a key of the role worker, of all its pools: from --api-key-file, SERVO_API_KEY,
 the file that SERVO_API_KEY_FILE names, or the context of servo login. Commands do not get it. A
 file that only the worker's user can read, with --exec-user for commands, keeps it from them best;
-docs/security.md says what they could read without.
+docs/security.md lists what they could read otherwise.
 
-SIGTERM or Ctrl-C asks for an orderly end: nothing new is claimed, tasks may go on for
---grace, then they are interrupted and tried again elsewhere. The second signal interrupts
-them at once.`,
+SIGTERM or Ctrl-C stops the worker in order: it claims no more tasks, running ones may continue for
+--grace, then they are interrupted and retried by other workers. A second signal interrupts them
+at once.`,
 		Example: `  servo worker --concurrency 8
   servo worker --server a:8081 --server b:8081 --pool big --pool default --pass-env AWS_REGION`,
 		Args: exactly(0),
@@ -84,24 +83,24 @@ them at once.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&servers, "server", nil, "host:port of a server's gRPC, several for several servers (SERVO_SERVER; default "+defaultServer+")")
+	addServer(cmd)
 	addTLSCA(cmd)
 	addTLSPair(cmd)
-	flags.StringArrayVar(&options.Pools, "pool", nil, "a pool to serve, the preferred first; may be given several times (default: the pool default)")
-	flags.IntVar(&options.Concurrency, "concurrency", 4, "how many tasks run at once")
+	flags.StringArrayVar(&options.Pools, "pool", nil, "pool to serve, repeatable, preferred first (default \"default\")")
+	flags.IntVar(&options.Concurrency, "concurrency", 4, "capacity: tasks that run at once")
 	flags.StringVar(&options.ID, "id", "", "name of this worker (default host-pid)")
-	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "how long tasks may go on when the worker stops")
+	flags.DurationVar(&options.Grace, "grace", 30*time.Second, "maximum time for running tasks when the worker stops")
 	flags.DurationVar(&options.Lease, "lease", 0, "lease duration without a heartbeat (default: the server's --worker-timeout and a little more)")
-	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "a variable that commands may see; may be given several times")
+	flags.StringArrayVar(&exec.PassEnv, "pass-env", nil, "environment variable for commands, repeatable")
 	addPrivateNetworks(cmd, &options.AllowPrivateNetworks)
 	flags.StringVar(&keyFile, "api-key-file", "", "file with the worker's API key (SERVO_API_KEY_FILE)")
-	flags.StringVar(&exec.User, "exec-user", "", "user that commands run as, a name or UID:GID; needs root (default: the worker's user)")
-	flags.StringVar(&exec.Dir, "dir", "", "where commands run (default: a new directory each, removed afterwards)")
+	flags.StringVar(&exec.User, "exec-user", "", "user of commands, a name or UID:GID; needs root (default: the worker's user)")
+	flags.StringVar(&exec.Dir, "dir", "", "directory of commands (default: a new one each, deleted afterwards)")
 	addLogging(cmd, &log, "info")
 	return cmd
 }
 
-// runWorker works until the context ends, or somebody has lost patience.
+// runWorker works until the context ends; a second signal aborts it.
 func runWorker(ctx context.Context, w *servo.Worker) error {
 	impatient, done := secondSignal(ctx)
 	defer done()
@@ -136,14 +135,14 @@ func workerFault(err error) error {
 	return fault.New(f.Code, f.Message, fault.Field(flag), fault.Remedy(f.Violation.Remedy), fault.Cause(err))
 }
 
-// checkDirectory refuses a directory that is not there: every command would fail of it.
+// checkDirectory refuses a missing directory: every command would fail.
 func checkDirectory(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fault.New(fault.InvalidArgument, fmt.Sprintf("there is no directory %q", dir), fault.Field("--dir"),
-			fault.Remedy("make it, or leave the flag out"), fault.Cause(err))
+			fault.Remedy("create it, or omit the flag"), fault.Cause(err))
 	}
 	return nil
 }

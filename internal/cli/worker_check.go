@@ -77,7 +77,7 @@ are left to other workers. Exits with 1 if there is an error.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "servo.yaml", "the manifest, YAML or JSON, or - for standard input")
+	addManifest(cmd, &file)
 	addOutput(cmd, &form)
 	return cmd
 }
@@ -152,7 +152,7 @@ func compareWorker(m *asset.Manifest, d worker.Description) *workerReport {
 	return report
 }
 
-// compareGo compares a Go asset with the handlers, and says which one it needs.
+// compareGo compares a Go asset with the handlers, and returns the one that it needs.
 func (r *workerReport) compareGo(a asset.Asset, d worker.Description) (handler string) {
 	handler = a.Go.Handler
 	if handler == "" {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -13,48 +12,31 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// newWorkers looks at workers, wherever they run.
+// newWorkers is the group of commands about workers.
 func newWorkers() *cobra.Command {
-	return group("workers", "List the workers that are there", newWorkersList())
-}
-
-func newWorkersList() *cobra.Command {
-	var (
-		r    remote
-		pool string
-	)
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List workers by name, with what they can hold and what they hold",
-		Long: `List the workers that have claimed or sent a heartbeat within two minutes, with how many
-tasks they can hold and how many they hold. A worker that has missed heartbeats is silent: the
-list shows when its leases end, after which other workers get its tasks. Servers that send the
-tasks of push pools are listed as dispatchers.`,
-		Example: `  servo workers list
+	var pool string
+	return group("workers", "List live workers", newList(spec{
+		short: "List workers with their capacity and leases",
+		long: `List the workers that have claimed or sent a heartbeat within two minutes, with their capacity
+and the number of their leases. A worker that has missed heartbeats is silent: the list shows when
+its leases expire, after which other workers get its tasks. Servers that send the tasks of push
+pools are listed as dispatchers.`,
+		example: `  servo workers list
   servo workers list --pool big`,
-		Args: exactly(0),
-		RunE: run(func(ctx context.Context, s *session, _ []string) error {
-			workers, err := first(client.AllWorkers(ctx, s.client, &servov1.ListWorkersRequest{Pool: pool}), 0)
-			if err != nil {
-				return err
+		flags: func(cmd *cobra.Command) { cmd.Flags().StringVar(&pool, "pool", "", "filter by pool") },
+	}, "no worker has been seen for two minutes; start one: servo worker for exec and http assets, your Go program for Go assets",
+		func(ctx context.Context, s *session) ([]*servov1.Worker, error) {
+			return first(client.AllWorkers(ctx, s.client, &servov1.ListWorkersRequest{Pool: pool}), 0)
+		},
+		columns([]string{"WORKER", "POOLS", "RUNS", "CAPACITY", "LEASES", "FIRST SEEN", "LAST SEEN", "REMARK"}, func(v view, w *servov1.Worker) []string {
+			return []string{
+				clean(w.GetName()), clean(strings.Join(w.GetPools(), ", ")), clean(runsText(w.GetCapabilities())), fmt.Sprint(w.GetSlots()), fmt.Sprint(w.GetLeases()),
+				age(v.now, w.GetFirstSeenAt()), age(v.now, w.GetLastSeenAt()), orDash(workerRemark(w)),
 			}
-			return showAll(s, workers, "no worker has been seen for two minutes; start one: servo worker for exec and http assets, your Go program for Go assets", func(w io.Writer) {
-				var t table
-				t.add("WORKER", "POOLS", "RUNS", "SLOTS", "HOLDS", "FIRST SEEN", "LAST SEEN", "REMARK")
-				for _, worker := range workers {
-					t.add(clean(worker.GetName()), clean(strings.Join(worker.GetPools(), ", ")), clean(runsText(worker.GetCapabilities())), fmt.Sprint(worker.GetSlots()), fmt.Sprint(worker.GetLeases()),
-						age(time.Now(), worker.GetFirstSeenAt()), age(time.Now(), worker.GetLastSeenAt()), orDash(workerRemark(worker)))
-				}
-				t.print(w)
-			})
-		}),
-	}
-	cmd.Flags().StringVar(&pool, "pool", "", "only workers of this pool")
-	addRemote(cmd, &r)
-	return cmd
+		})))
 }
 
-// runsText says what a worker can run: the kinds, and how many Go handlers.
+// runsText lists what a worker can run: the kinds, and the number of Go handlers.
 func runsText(capabilities []string) string {
 	if len(capabilities) == 0 {
 		return "everything"
@@ -74,7 +56,7 @@ func runsText(capabilities []string) string {
 	return strings.Join(kinds, ", ")
 }
 
-// workerRemark says what is the matter with a worker.
+// workerRemark states what an operator should know about a worker.
 func workerRemark(w *servov1.Worker) string {
 	who := ""
 	if server := w.GetDispatcherOf(); server != "" {
@@ -88,7 +70,7 @@ func workerRemark(w *servov1.Worker) string {
 		silent = who + " is silent"
 	}
 	if w.GetLeasesEndAt() != nil {
-		silent += "; its leases end at " + w.GetLeasesEndAt().AsTime().UTC().Format(time.RFC3339)
+		silent += "; its leases expire at " + w.GetLeasesEndAt().AsTime().UTC().Format(time.RFC3339)
 	}
 	return clean(silent)
 }

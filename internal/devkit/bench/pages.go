@@ -18,8 +18,8 @@ type PagesOptions struct {
 	Runs       int    // of one task each, all of which have ended
 	Tenants    int    // that they belong to
 	Looks      int    // at each page
-	// Told is told each page.
-	Told func(PageResult) error
+	// Progress is called with the result of each page.
+	Progress func(PageResult) error
 }
 
 // PageResult is what one page took.
@@ -74,10 +74,10 @@ func RunPages(ctx context.Context, o PagesOptions) (PagesFigures, error) {
 			return figures, err
 		}
 		figures.Pages = append(figures.Pages, result)
-		if o.Told == nil {
+		if o.Progress == nil {
 			continue
 		}
-		if err := o.Told(result); err != nil {
+		if err := o.Progress(result); err != nil {
 			return figures, err
 		}
 	}

@@ -47,7 +47,7 @@ type SchedulesResult struct {
 	GoUS       float64     `json:"go_us"`       // likewise
 	WALBytes   float64     `json:"wal_bytes"`   // for each slot
 	HeapMiB    float64     `json:"heap_mib"`    // the most that was live
-	Dearest    []Statement `json:"dearest,omitempty"`
+	Expensive  []Statement `json:"dearest,omitempty"`
 }
 
 // RunSchedules measures how fast configs that are all due fire.
@@ -124,7 +124,7 @@ func fireAll(ctx context.Context, o SchedulesOptions, admin string, postmaster i
 	result.PostgresUS, result.GoUS = float64(cost.PostgresCPU.Microseconds())/slots, float64(cost.GoCPU.Microseconds())/slots
 	result.HeapMiB = float64(heap) / (1 << 20)
 	if o.Profile && b.holds {
-		result.Dearest, err = b.statements(ctx)
+		result.Expensive, err = b.statements(ctx)
 	}
 	return result, err
 }
