@@ -95,7 +95,7 @@ func newCall(c spec, do func(ctx context.Context, s *session) error) *cobra.Comm
 // argumentsIn counts the arguments that a usage line names before its flags.
 func argumentsIn(use string) (n int) {
 	for _, word := range strings.Fields(use)[1:] {
-		if strings.HasPrefix(word, "-") {
+		if strings.HasPrefix(strings.TrimPrefix(word, "["), "-") {
 			break
 		}
 		n++
