@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -9,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/proof/verify"
+	"go.arco.dev/servo/internal/store"
 )
 
 // newAdmin is the group of commands for operators.
@@ -80,55 +82,37 @@ Exits with 1 if anything diverges.`,
 	return cmd
 }
 
-// newRepair rebuilds the rows of one run.
+// newRepair rewrites the rows of one run.
 func newRepair() *cobra.Command {
 	var (
-		database, tenant string
-		form             output
+		tenant string
+		run    id.Run
 	)
-	cmd := &cobra.Command{
-		Use:   "repair RUN",
-		Short: "Rewrite the rows of one run from its events",
-		Long: `Rewrite the rows of one run from its events, under the run's lock, while everything else
+	cmd := newOnDatabase(spec{
+		use: "repair RUN", short: "Rewrite the rows of one run from its events",
+		long: `Rewrite the rows of one run from its events, under the run's lock, while everything else
 continues. It prints the differences; correct rows and events are not changed. A run whose events
 cannot be read is refused.`,
-		Example: `  servo admin repair 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --tenant acme`,
-		Args:    exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			run, err := id.Parse[id.Run]("RUN", args[0])
-			if err != nil {
-				return err
-			}
-			if tenant == "" {
-				return fault.New(fault.InvalidArgument, "is missing", fault.Field("--tenant"), fault.Remedy("name the tenant of the run"))
-			}
-			s, err := openMigrated(ctx, database)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			owner, err := s.TenantByName(ctx, tenant)
-			if err != nil {
-				return err
-			}
-			report, err := verify.Repair(ctx, s, owner, run)
-			if err != nil {
-				return err
-			}
-			return render(cmd.OutOrStdout(), form, report, func(w io.Writer) { repairText(w, report) })
-		},
+		example: `  servo admin repair 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --tenant acme`,
+		flags:   func(cmd *cobra.Command) { cmd.Flags().StringVar(&tenant, "tenant", "", "tenant of the run") },
+	}, openMigrated, func(ctx context.Context, s *store.Store, _ []string) (report verify.Report, err error) {
+		owner, err := s.TenantByName(ctx, tenant)
+		if err != nil {
+			return report, err
+		}
+		return verify.Repair(ctx, s, owner, run)
+	}, func(w io.Writer, report verify.Report) {
+		if report.Clean() {
+			fmt.Fprintln(w, "nothing to repair")
+			return
+		}
+		report.Text(w)
+	})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		if run, err = id.Parse[id.Run]("RUN", args[0]); err == nil && tenant == "" {
+			return fault.New(fault.InvalidArgument, "is missing", fault.Field("--tenant"), fault.Remedy("name the tenant of the run"))
+		}
+		return err
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant of the run")
-	addDatabase(cmd, &database)
-	addOutput(cmd, &form)
 	return cmd
-}
-
-func repairText(w io.Writer, report verify.Report) {
-	if report.Clean() {
-		fmt.Fprintln(w, "nothing to repair")
-		return
-	}
-	report.Text(w)
 }

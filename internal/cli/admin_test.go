@@ -91,7 +91,7 @@ func TestAdminCommand(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Equal(t, "2 tenants, 1 run, 1 task, 7 events: 0 divergences\n", stdout)
 	_, stdout, _ = servo(t, db.URL, "admin", "repair", run, "--tenant", "acme")
-	require.Equal(t, "nothing to mend\n", stdout)
+	require.Equal(t, "nothing to repair\n", stdout)
 
 	db.Exec(t, `UPDATE servo.runs SET pipeline = 'spoilt'`)
 	code, stdout, stderr = servo(t, db.URL, "admin", "projections", "verify", "--tenant", "acme", "-o", "json")

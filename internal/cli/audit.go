@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -40,7 +41,7 @@ each call has its request, without secrets.`,
 		req := &servov1.ListAuditRequest{Tenant: s.Tenant, Actor: actor, Since: from, PageSize: pageSize(s.limit)}
 		return listed(s, client.AllAudit(ctx, s.client, req))
 	}, columns([]string{"AT", "ACTOR", "ADDRESS", "CALL", "SUBJECT", "RESULT"}, func(_ view, e *servov1.AuditEntry) []string {
-		result := firstText(e.GetCode(), "done")
+		result := cmp.Or(e.GetCode(), "done")
 		if !e.GetAllowed() {
 			result = "denied: " + result
 		}

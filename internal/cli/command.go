@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+
+	"go.arco.dev/servo/internal/store"
 )
 
 // spec describes a command that calls a server: its texts, flags and completion. The number of
@@ -134,6 +136,41 @@ func newDelete[M proto.Message](noun string, c spec, call func(ctx context.Conte
 		c.use = "delete NAME"
 	}
 	return newShow(c, call, func(w io.Writer, s *session, _ M) { fmt.Fprintf(w, "%s %s deleted\n", noun, clean(s.args[0])) })
+}
+
+// newLocal builds a command without a server, which computes a value and prints it.
+func newLocal[T any](c spec, do func(cmd *cobra.Command, args []string) (T, error), text func(w io.Writer, value T)) *cobra.Command {
+	cmd := &cobra.Command{Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: exactly(argumentsIn(c.use))}
+	if c.flags != nil {
+		c.flags(cmd)
+	}
+	var form output
+	addOutput(cmd, &form)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		value, err := do(cmd, args)
+		if err != nil {
+			return err
+		}
+		return render(cmd.OutOrStdout(), form, value, func(w io.Writer) { text(w, value) })
+	}
+	return cmd
+}
+
+// newOnDatabase builds a command on the database of --database, which open connects to.
+func newOnDatabase[T any](c spec, open func(ctx context.Context, url string) (*store.Store, error),
+	do func(ctx context.Context, s *store.Store, args []string) (T, error), text func(w io.Writer, value T),
+) *cobra.Command {
+	var database string
+	cmd := newLocal(c, func(cmd *cobra.Command, args []string) (value T, err error) {
+		s, err := open(cmd.Context(), database)
+		if err != nil {
+			return value, err
+		}
+		defer s.Close()
+		return do(cmd.Context(), s, args)
+	}, text)
+	addDatabase(cmd, &database)
+	return cmd
 }
 
 // columns prints items as a table with these heads, a row for each.

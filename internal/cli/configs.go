@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func newConfigs() *cobra.Command {
 func ofConfig(c spec) spec {
 	c.tenant = true
 	c.names = []nameSource{(*session).configNames}
-	c.long = firstText(c.long, c.short+".") + "\n\nCONFIG is a name in the workspace, or an id."
+	c.long = cmp.Or(c.long, c.short+".") + "\n\nCONFIG is a name in the workspace, or an id."
 	return c
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ that name the one that was deleted last.`,
 		enabled := gone.GetState() == servov1.Config_ACTIVE
 		c, err := s.client.Configs().CreateConfig(ctx, &servov1.CreateConfigRequest{
 			Tenant: s.Tenant, Workspace: gone.GetWorkspace(), Name: gone.GetName(), Spec: gone.GetSpec(), Enabled: &enabled,
-			Reason: firstText(s.reason, "restored from "+gone.GetId()),
+			Reason: cmp.Or(s.reason, "restored from "+gone.GetId()),
 		})
 		if err != nil {
 			return err

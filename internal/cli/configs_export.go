@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,7 +167,7 @@ func edited(ctx context.Context, cmd *cobra.Command, text []byte) (name string, 
 		return "", wrote(err)
 	}
 	env := environmentOf(ctx)
-	command := strings.Fields(firstText(env.Getenv("VISUAL"), env.Getenv("EDITOR"), "vi"))
+	command := strings.Fields(cmp.Or(env.Getenv("VISUAL"), env.Getenv("EDITOR"), "vi"))
 	editor := exec.CommandContext(ctx, command[0], append(command[1:], file.Name())...) //nolint:gosec // the user names the editor
 	editor.Dir = env.Dir
 	editor.Stdin, editor.Stdout, editor.Stderr = cmd.InOrStdin(), io.Writer(os.Stderr), cmd.ErrOrStderr()

@@ -227,33 +227,14 @@ func answered(d *document, fields, spec map[string]any) map[string]any {
 func withoutDefaults(object map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range object {
-		switch v := value.(type) {
-		case nil:
+		inner, isObject := value.(map[string]any)
+		if isObject && name != "parameters" { // whose values are the tenant's own
+			inner = withoutDefaults(inner)
+			value = inner
+		}
+		list, isList := value.([]any)
+		if value == nil || value == "" || value == false || value == 0.0 || isObject && len(inner) == 0 || isList && len(list) == 0 {
 			continue
-		case string:
-			if v == "" {
-				continue
-			}
-		case bool:
-			if !v {
-				continue
-			}
-		case float64:
-			if v == 0 {
-				continue
-			}
-		case []any:
-			if len(v) == 0 {
-				continue
-			}
-		case map[string]any:
-			if name != "parameters" { // whose values are the tenant's own
-				v = withoutDefaults(v)
-			}
-			if len(v) == 0 {
-				continue
-			}
-			value = v
 		}
 		out[name] = value
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func hasLabels(c *servov1.Config, labels []string) bool {
 	})
 }
 
-func orDefault(workspace string) string { return firstText(workspace, "default") }
+func orDefault(workspace string) string { return cmp.Or(workspace, "default") }
 
 func prunedLines(w io.Writer, p palette, gone []*servov1.Config) {
 	for _, c := range gone[:min(len(gone), shownConfigs)] {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -126,7 +127,21 @@ var contextName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
 
 // newContext looks after the contexts.
 func newContext() *cobra.Command {
-	return group("context", "Manage contexts: servers with their keys", newContextList(), newContextUse(), newContextShow(), newContextDelete())
+	return group("context", "Manage contexts: servers with their keys", newContextList(),
+		changesContext(spec{
+			use: "use NAME", short: "Select the context of later commands", example: "  servo context use prod",
+			long: "Select the context of later commands. " + contextVariable + " selects one for a single command.",
+		}, func(all *contexts, name string) { all.Current = name }, "using context %s"),
+		newContextShow(),
+		changesContext(spec{
+			use: "delete NAME", short: "Delete a context with its key",
+			long: "Delete a context with its key. The key stays valid: servo keys revoke revokes it.",
+		}, func(all *contexts, name string) {
+			delete(all.Contexts, name)
+			if all.Current == name {
+				all.Current = ""
+			}
+		}, "context %s deleted"))
 }
 
 // contextShown is a context as people see it: without its key.
@@ -177,102 +192,51 @@ func newContextList() *cobra.Command {
 }
 
 func contextTable(w io.Writer, list []contextShown) {
-	var t table
-	t.add("CURRENT", "CONTEXT", "SERVER", "TENANT", "KEY")
-	for _, c := range list {
+	columns([]string{"CURRENT", "CONTEXT", "SERVER", "TENANT", "KEY"}, func(_ view, c contextShown) []string {
 		mark := ""
 		if c.Current {
 			mark = "*"
 		}
-		t.add(mark, c.Name, strings.Join(c.Servers, ","), orDash(c.Tenant), orDash(firstText(c.Key, c.Command)))
-	}
-	t.print(w)
+		return []string{mark, c.Name, strings.Join(c.Servers, ","), orDash(c.Tenant), orDash(cmp.Or(c.Key, c.Command))}
+	})(w, view{}, list)
 }
 
-func newContextUse() *cobra.Command {
+// changesContext builds a command that changes the contexts by the one that its argument names.
+func changesContext(c spec, change func(all *contexts, name string), done string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "use NAME",
-		Short:   "Select the context of later commands",
-		Long:    "Talk to the servers of a context from now on. " + contextVariable + " names one for a single command.",
-		Example: "  servo context use prod",
-		Args:    exactly(1),
+		Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(environmentOf(cmd.Context()))
+			all, err := readContexts(environmentOf(cmd.Context()))
 			if err != nil {
 				return err
 			}
-			if _, err := c.find(args[0]); err != nil {
+			if _, err := all.find(args[0]); err != nil {
 				return err
 			}
-			c.Current = args[0]
-			if err := c.write(); err != nil {
+			change(&all, args[0])
+			if err := all.write(); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "using context %s\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), done+"\n", args[0])
 			return nil
 		},
 	}
 }
 
 func newContextShow() *cobra.Command {
-	var form output
-	cmd := &cobra.Command{
-		Use:   "show [NAME]",
-		Short: "Show the current context, or another",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(environmentOf(cmd.Context()))
-			if err != nil {
-				return err
-			}
-			name := firstText(append(args, environmentOf(cmd.Context()).Getenv(contextVariable), c.Current)...)
-			if name == "" {
-				return fault.New(fault.NotFound, "no context is used", fault.Field("context"), fault.Remedy("servo login makes one, servo context use chooses one"))
-			}
-			if _, err := c.find(name); err != nil {
-				return err
-			}
-			shown := c.shown(name)
-			return render(cmd.OutOrStdout(), form, shown, func(w io.Writer) { contextTable(w, []contextShown{shown}) })
-		},
-	}
-	addOutput(cmd, &form)
-	return cmd
-}
-
-func newContextDelete() *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a context with its key",
-		Long:  "Forget a context and its key. The key itself lives on: servo keys revoke ends it.",
-		Args:  exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := readContexts(environmentOf(cmd.Context()))
-			if err != nil {
-				return err
-			}
-			if _, err := c.find(args[0]); err != nil {
-				return err
-			}
-			delete(c.Contexts, args[0])
-			if c.Current == args[0] {
-				c.Current = ""
-			}
-			if err := c.write(); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "context %s is forgotten\n", args[0])
-			return nil
-		},
-	}
-}
-
-// firstText is the first text that is not empty.
-func firstText(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
+	cmd := newLocal(spec{use: "show [NAME]", short: "Show the current context, or another"}, func(cmd *cobra.Command, args []string) (contextShown, error) {
+		env := environmentOf(cmd.Context())
+		c, err := readContexts(env)
+		if err != nil {
+			return contextShown{}, err
 		}
-	}
-	return ""
+		name := cmp.Or(append(args, env.Getenv(contextVariable), c.Current)...)
+		if name == "" {
+			return contextShown{}, fault.New(fault.NotFound, "no context selected", fault.Field("context"), fault.Remedy("create one with servo login, or select one with servo context use"))
+		}
+		_, err = c.find(name)
+		return c.shown(name), err
+	}, func(w io.Writer, c contextShown) { contextTable(w, []contextShown{c}) })
+	cmd.Args = cobra.MaximumNArgs(1)
+	return cmd
 }

@@ -89,7 +89,7 @@ func (d *doctor) server(ctx context.Context) []finding {
 	}
 	if err != nil {
 		if d.serverGiven || where != defaultServer {
-			return one(failed, "no server answers at "+where, "see that one runs there: servo server")
+			return one(failed, "no server answers at "+where, "check that a server runs there: servo server")
 		}
 		return one(skipped, "no server answers at "+where, "")
 	}
@@ -119,10 +119,10 @@ func presence(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings 
 		if !w.GetSilent() {
 			continue
 		}
-		f := finding{Check: "workers", Verdict: doubted, Message: "worker " + clean(w.GetName()) + " is silent", Remedy: "see that it runs and reaches a server"}
+		f := finding{Check: "workers", Verdict: doubted, Message: "worker " + clean(w.GetName()) + " is silent", Remedy: "check that it runs and reaches a server"}
 		if server := w.GetDispatcherOf(); server != "" {
 			f.Message = fmt.Sprintf("server %s, which sends the tasks of push pool %s, is silent", clean(server), clean(strings.Join(w.GetPools(), ", ")))
-			f.Remedy = "see that the server runs; other servers send the pool's tasks meanwhile"
+			f.Remedy = "check that the server runs; other servers send the pool's tasks meanwhile"
 		}
 		if w.GetLeasesEndAt() != nil {
 			f.Message += fmt.Sprintf("; its %s end at %s", count(int(w.GetLeases()), "lease"), w.GetLeasesEndAt().AsTime().UTC().Format(time.RFC3339))

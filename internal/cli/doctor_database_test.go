@@ -51,7 +51,7 @@ func TestProductionDatabase(t *testing.T) {
 			t.Helper()
 			return withStandby(t, db)
 		}},
-		"no backup": {"backups", "none is seen", func(_ *testing.T, db *servotest.Database) string { return db.URL }},
+		"no backup": {"backups", "none found", func(_ *testing.T, db *servotest.Database) string { return db.URL }},
 		"long transaction": {"transactions", "has had one open for", func(t *testing.T, db *servotest.Database) string {
 			t.Helper()
 			_, err := db.Connect(t).Exec(t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM servo.tenants`)

@@ -103,11 +103,11 @@ func TestPresenceFindings(t *testing.T) {
 	require.Equal(t, []finding{
 		{
 			Check: "workers", Verdict: doubted, Message: "worker w1 is silent; its 2 leases end at 2026-05-01T12:00:00Z",
-			Remedy: "see that it runs and reaches a server",
+			Remedy: "check that it runs and reaches a server",
 		},
 		{
 			Check: "workers", Verdict: doubted, Message: "server a, which sends the tasks of push pool lambda, is silent",
-			Remedy: "see that the server runs; other servers send the pool's tasks meanwhile",
+			Remedy: "check that the server runs; other servers send the pool's tasks meanwhile",
 		},
 		{Check: "workers", Verdict: doubted, Message: "3 tasks of pool default for go:orders: no live worker can run them", Remedy: "start it"},
 	}, presence([]*servov1.Worker{

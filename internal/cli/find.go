@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -37,7 +38,7 @@ const (
 func ofRun(c spec) spec {
 	c.tenant = true
 	c.names = []nameSource{(*session).runNames, (*session).assetNames}
-	c.long = firstText(c.long, c.short+".") + fmt.Sprintf(`
+	c.long = cmp.Or(c.long, c.short+".") + fmt.Sprintf(`
 
 RUN is an id that servo runs list shows, its last %d characters or more, or its first ones as
 far as they are unique; or %s: the tenant's newest run, in the workspace if --workspace is set.`, shortID, latest)

@@ -18,6 +18,7 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/engine"
+	"go.arco.dev/servo/internal/store"
 )
 
 // newKeys is the group of commands about API keys.
@@ -35,41 +36,31 @@ func newKeys() *cobra.Command {
 
 func newKeysBootstrap() *cobra.Command {
 	var (
-		database, name string
-		force          bool
-		form           output
+		name  string
+		force bool
 	)
-	cmd := &cobra.Command{
-		Use:   "bootstrap",
-		Short: "Create the first platform key in the database",
-		Long: `Create the first platform key in the database and print it once. The key permits everything:
+	return newOnDatabase(spec{
+		use: "bootstrap", short: "Create the first platform key in the database",
+		long: `Create the first platform key in the database and print it once. The key permits everything:
 create further keys with it, and store it safely. The command needs access to the database. It is
 refused while a platform key is valid; --force overrides that, for the case that all are lost.`,
-		Example: `  servo keys bootstrap --database postgres://servo@localhost/servo
+		example: `  servo keys bootstrap --database postgres://servo@localhost/servo
   servo keys bootstrap -o json | jq -r .secret | servo login --server 127.0.0.1:8081`,
-		Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := openMigrated(cmd.Context(), database)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			e := engine.New(s, engine.Config{}, slog.New(slog.DiscardHandler))
-			defer e.Stop()
-			made, secret, err := e.Bootstrap(cmd.Context(), name, force, event.Meta{Actor: "bootstrap"})
-			if err != nil {
-				return err
-			}
-			return render(cmd.OutOrStdout(), form, map[string]string{"id": made.Public, "name": made.Name, "role": string(made.Role), "secret": secret.Text()}, func(w io.Writer) {
-				keyMade(w, made.Name, made.Public, string(made.Role), secret.Text())
-			})
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&name, "name", "bootstrap", "name of the key, shown in events and the audit log")
+			cmd.Flags().BoolVar(&force, "force", false, "create the key although platform keys exist")
 		},
-	}
-	addDatabase(cmd, &database)
-	cmd.Flags().StringVar(&name, "name", "bootstrap", "name of the key, shown in events and the audit log")
-	cmd.Flags().BoolVar(&force, "force", false, "create the key although platform keys exist")
-	addOutput(cmd, &form)
-	return cmd
+	}, openMigrated, func(ctx context.Context, s *store.Store, _ []string) (map[string]string, error) {
+		e := engine.New(s, engine.Config{}, slog.New(slog.DiscardHandler))
+		defer e.Stop()
+		made, secret, err := e.Bootstrap(ctx, name, force, event.Meta{Actor: "bootstrap"})
+		if err != nil {
+			return nil, err
+		}
+		return map[string]string{"id": made.Public, "name": made.Name, "role": string(made.Role), "secret": secret.Text()}, nil
+	}, func(w io.Writer, key map[string]string) {
+		keyMade(w, key["name"], key["id"], key["role"], key["secret"])
+	})
 }
 
 func keyMade(w io.Writer, name, id, role, secret string) {

@@ -9,5 +9,5 @@ import (
 func TestShownOnce(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "sk_1_2", shownOnce("sk_1_2"))
-	require.Contains(t, shownOnce(""), "make another", "a repeat whose first answer was lost")
+	require.Contains(t, shownOnce(""), "create another", "a repeat whose first answer was lost")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ loses its lock, so that nothing runs twice. The caller and the reason are record
 cancellation of the run.`,
 			example: `  servo locks release default/daily --reason "stuck since the outage"`,
 		}, func(ctx context.Context, s *session) (*servov1.ReleaseLockResponse, error) {
-			reason := firstText(s.reason, "lock "+s.args[0]+" released")
+			reason := cmp.Or(s.reason, "lock "+s.args[0]+" released")
 			return s.client.Locks().ReleaseLock(ctx, &servov1.ReleaseLockRequest{Tenant: s.Tenant, Key: s.args[0], Reason: reason})
 		}, releasedText))
 }

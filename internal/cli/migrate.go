@@ -87,35 +87,20 @@ func refuseOtherSchema(status []store.MigrationStatus) error {
 
 // newMigrate is the group of commands about migrations.
 func newMigrate() *cobra.Command {
-	return group("migrate", "Migrate a database to the schema of this version", newMigrateStatus(), newMigrateUp())
-}
-
-func newMigrateStatus() *cobra.Command {
-	var (
-		database string
-		form     output
-	)
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the applied and missing migrations",
-		Args:  exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			s, err := openDatabase(ctx, database)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			status, err := s.MigrationStatus(ctx)
-			if err != nil {
-				return err
-			}
-			return render(cmd.OutOrStdout(), form, status, func(w io.Writer) { migrationTable(w, status) })
-		},
+	type applied struct {
+		Applied int `json:"applied"`
 	}
-	addDatabase(cmd, &database)
-	addOutput(cmd, &form)
-	return cmd
+	return group("migrate", "Migrate a database to the schema of this version",
+		newOnDatabase(spec{use: "status", short: "Show the applied and missing migrations"}, openDatabase,
+			func(ctx context.Context, s *store.Store, _ []string) ([]store.MigrationStatus, error) {
+				return s.MigrationStatus(ctx)
+			}, migrationTable),
+		newOnDatabase(spec{use: "up", short: "Apply missing migrations (safe to run concurrently)"}, openDatabase,
+			func(ctx context.Context, s *store.Store, _ []string) (applied, error) {
+				n, err := s.Migrate(ctx)
+				return applied{n}, err
+			},
+			func(w io.Writer, a applied) { fmt.Fprintf(w, "applied %s\n", count(a.Applied, "migration")) }))
 }
 
 func migrationTable(w io.Writer, status []store.MigrationStatus) {
@@ -133,35 +118,4 @@ func migrationTable(w io.Writer, status []store.MigrationStatus) {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", m.Version, m.Name, applied, remark)
 	}
-}
-
-func newMigrateUp() *cobra.Command {
-	var (
-		database string
-		form     output
-	)
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Apply missing migrations (safe to run concurrently)",
-		Args:  exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			s, err := openDatabase(ctx, database)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			applied, err := s.Migrate(ctx)
-			if err != nil {
-				return err
-			}
-			answer := struct {
-				Applied int `json:"applied"`
-			}{applied}
-			return render(cmd.OutOrStdout(), form, answer, func(w io.Writer) { fmt.Fprintf(w, "applied %s\n", count(applied, "migration")) })
-		},
-	}
-	addDatabase(cmd, &database)
-	addOutput(cmd, &form)
-	return cmd
 }

@@ -18,48 +18,39 @@ func newPlan() *cobra.Command {
 		file    string
 		request plan.Request
 		params  parameters
-		form    output
 	)
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Check a manifest and show its plan",
-		Long: `Check a manifest and show what would run, in which order. No server is needed.
+	return newLocal(spec{
+		use: "plan", short: "Check a manifest and show its plan",
+		long: `Check a manifest and show its plan: its tasks in order. No server is needed.
 
-Without --pipeline and --select everything is planned. --select may be given several
-times, and takes ns/name, +ns/name (with upstreams), ns/name+ (with downstreams), ns/*,
+Without --pipeline and --select everything is planned. --select is repeatable and takes ns/name, +ns/name (with upstreams), ns/name+ (with downstreams), ns/*,
 tag:x, owner:y and *.
 
 --param day=2026-01-31 is read as the type that the pipeline declares, as by servo runs
 trigger; --params takes a JSON object, or @FILE.`,
-		Example: `  servo plan -f servo.yaml
+		example: `  servo plan -f servo.yaml
   servo plan -f servo.yaml --select +gold/revenue --output json
   servo plan -f servo.yaml --pipeline revenue --param day=2026-01-31`,
-		Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			data, err := readInput(cmd, "--file", file, asset.MaxBytes)
-			if err != nil {
-				return err
-			}
-			manifest, err := asset.Parse(data, file)
-			if err != nil {
-				return err
-			}
-			if request.Parameters, err = params.ofManifest(cmd, manifest, request.Pipeline); err != nil {
-				return err
-			}
-			p, err := plan.New(manifest, request)
-			if err != nil {
-				return err
-			}
-			return render(cmd.OutOrStdout(), form, p, func(w io.Writer) { planTable(w, p) })
+		flags: func(cmd *cobra.Command) {
+			addManifest(cmd, &file)
+			cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "pipeline to plan")
+			cmd.Flags().StringArrayVar(&request.Select, "select", nil, "assets to plan, repeatable")
+			params.add(cmd)
 		},
-	}
-	addManifest(cmd, &file)
-	cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "pipeline to plan")
-	cmd.Flags().StringArrayVar(&request.Select, "select", nil, "assets to plan, repeatable")
-	params.add(cmd)
-	addOutput(cmd, &form)
-	return cmd
+	}, func(cmd *cobra.Command, _ []string) (p plan.Plan, err error) {
+		data, err := readInput(cmd, "--file", file, asset.MaxBytes)
+		if err != nil {
+			return p, err
+		}
+		manifest, err := asset.Parse(data, file)
+		if err != nil {
+			return p, err
+		}
+		if request.Parameters, err = params.ofManifest(cmd, manifest, request.Pipeline); err != nil {
+			return p, err
+		}
+		return plan.New(manifest, request)
+	}, planTable)
 }
 
 // planTable has a line for each task, and the totals below.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func chooseContext(k *koanf.Koanf, env Environment) (serverContext, error) {
 	if err != nil {
 		return serverContext{}, err
 	}
-	name := firstText(env.Getenv(contextVariable), all.Current)
+	name := cmp.Or(env.Getenv(contextVariable), all.Current)
 	if name == "" {
 		return serverContext{}, nil
 	}

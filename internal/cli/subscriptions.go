@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/store"
 )
 
 // newSubscriptions is the group of commands about subscriptions.
@@ -143,35 +144,20 @@ beginning, or to the end. Moving back repeats events with the same ids; moving a
 
 // newEpoch starts a new epoch of the feed, after the database was restored.
 func newEpoch() *cobra.Command {
-	var (
-		database, reason string
-		form             output
-	)
-	cmd := &cobra.Command{
-		Use:   "new-epoch",
-		Short: "Start a new epoch after a restore of the database",
-		Long: `Start a new epoch after a restore of the database, before servers start on it: later events get
+	var reason string
+	return newOnDatabase(spec{
+		use: "new-epoch", short: "Start a new epoch after a restore of the database",
+		long: `Start a new epoch after a restore of the database, before servers start on it: later events get
 ids that no event had before, although the cluster assigns its transaction ids again.
 
 Servers detect by themselves that a cluster was restored from a backup with its log, or that a
 standby was promoted: the cluster then has another identifier or timeline. A copy of a disk has
 the same ones and needs this command.`,
-		Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := openMigrated(cmd.Context(), database)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			epoch, err := s.RaiseFeedEpoch(cmd.Context(), reason)
-			if err != nil {
-				return err
-			}
-			return render(cmd.OutOrStdout(), form, map[string]int32{"epoch": epoch}, func(w io.Writer) { fmt.Fprintf(w, "epoch %d started\n", epoch) })
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&reason, "reason", "", "reason for the change, recorded with it")
 		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "reason for the change, recorded with it")
-	addDatabase(cmd, &database)
-	addOutput(cmd, &form)
-	return cmd
+	}, openMigrated, func(ctx context.Context, s *store.Store, _ []string) (map[string]int32, error) {
+		epoch, err := s.RaiseFeedEpoch(ctx, reason)
+		return map[string]int32{"epoch": epoch}, err
+	}, func(w io.Writer, answer map[string]int32) { fmt.Fprintf(w, "epoch %d started\n", answer["epoch"]) })
 }

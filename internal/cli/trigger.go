@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ ended, and exits with 3 if it did not succeed.`,
 		},
 	}, func(ctx context.Context, s *session) (err error) {
 		req := &servov1.TriggerRunRequest{
-			Tenant: s.Tenant, Workspace: s.Workspace, Pipeline: firstText(s.args...), Select: selection, Priority: priority, Note: f.note,
+			Tenant: s.Tenant, Workspace: s.Workspace, Pipeline: cmp.Or(s.args...), Select: selection, Priority: priority, Note: f.note,
 			WaitForLock: waitOf(waitLock), WaitForQuota: f.queue, Queue: f.queue,
 		}
 		if req.Parameters, err = values.ofServer(ctx, s, req); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is which Servo this is.
+// build identifies the binary.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -20,18 +20,8 @@ type build struct {
 }
 
 func newVersion() *cobra.Command {
-	var form output
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := thisBuild()
-			return render(cmd.OutOrStdout(), form, b, func(w io.Writer) { fmt.Fprintln(w, b.text()) })
-		},
-	}
-	addOutput(cmd, &form)
-	return cmd
+	return newLocal(spec{use: "version", short: "Print the version"}, func(*cobra.Command, []string) (build, error) { return thisBuild(), nil },
+		func(w io.Writer, b build) { fmt.Fprintln(w, b.text()) })
 }
 
 // text is the build on one line.
