@@ -63,7 +63,7 @@ func checkBackup(ctx context.Context, url string, now time.Time) diagnosis {
 	if err != nil {
 		return diagnosisOf(under("database", failing(err)))
 	}
-	found := judgeBackup(role)
+	found := checkBackupRole(role)
 	if !role.HasSchema {
 		return diagnosisOf(found)
 	}
@@ -71,7 +71,7 @@ func checkBackup(ctx context.Context, url string, now time.Time) diagnosis {
 	if err != nil {
 		return diagnosisOf(append(found, under("write-ahead log", failing(err))...))
 	}
-	archive := backedUp(guard, now)
+	archive := checkArchive(guard, now)
 	archive.Check = "write-ahead log"
 	if archive.Verdict == failed && !guard.Failing { // a dump needs none
 		archive.Verdict = doubted
@@ -79,8 +79,8 @@ func checkBackup(ctx context.Context, url string, now time.Time) diagnosis {
 	return diagnosisOf(append(found, archive))
 }
 
-// judgeBackup lists what the role and the cluster lack for a backup.
-func judgeBackup(b daemon.BackupRole) []finding {
+// checkBackupRole lists what the role and the cluster lack for a backup.
+func checkBackupRole(b daemon.BackupRole) []finding {
 	schema := finding{Check: "schema", Verdict: passed, Message: "the database has the schema servo"}
 	if !b.HasSchema {
 		schema.Verdict, schema.Message, schema.Remedy = failed, "the database has no schema servo", "name the database of the servers in --database"

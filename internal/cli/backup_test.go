@@ -30,7 +30,7 @@ func TestBackupCheck(t *testing.T) {
 			t.Parallel()
 			b := whole
 			c.lacks(&b)
-			for _, f := range judgeBackup(b) {
+			for _, f := range checkBackupRole(b) {
 				if f.Check == c.check {
 					require.Equal(t, c.verdict, f.Verdict)
 					require.Contains(t, f.Remedy, c.says)
@@ -38,7 +38,7 @@ func TestBackupCheck(t *testing.T) {
 					require.Equal(t, passed, f.Verdict, f.Check)
 				}
 			}
-			require.Equal(t, c.verdict == doubted, diagnosisOf(judgeBackup(b)).Healthy)
+			require.Equal(t, c.verdict == doubted, diagnosisOf(checkBackupRole(b)).Healthy)
 		})
 	}
 

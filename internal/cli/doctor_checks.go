@@ -48,7 +48,7 @@ type doctor struct {
 	reachable bool // a server answers
 }
 
-// configuration: the file and the environment can be read.
+// configuration checks that the file and the environment can be read.
 func (d *doctor) configuration(context.Context) []finding {
 	if _, err := readSettings(d.flags, d.env); err != nil {
 		return failing(err)
@@ -60,7 +60,7 @@ func (d *doctor) configuration(context.Context) []finding {
 	return one(passed, path+" can be read", "")
 }
 
-// server: one answers, and is of this version.
+// server checks that a server answers, and has this version.
 func (d *doctor) server(ctx context.Context) []finding {
 	settings, err := readSettings(d.flags, d.env)
 	if err != nil {
@@ -104,17 +104,17 @@ func (d *doctor) server(ctx context.Context) []finding {
 	} else {
 		findings = append(findings, finding{Check: "version", Verdict: passed, Message: "both sides are " + own})
 	}
-	findings = append(findings, skew("the server's database", begun, status.GetNow().AsTime()))
+	findings = append(findings, checkClock("the server's database", begun, status.GetNow().AsTime()))
 	workers, err := first(client.AllWorkers(ctx, c, &servov1.ListWorkersRequest{}), 0)
 	if err != nil {
 		return append(findings, failing(err)...)
 	}
-	return append(findings, presence(workers, status.GetPools())...)
+	return append(findings, checkWorkers(workers, status.GetPools())...)
 }
 
-// presence lists silent workers and dispatchers, and capabilities that tasks wait for and no worker
+// checkWorkers lists silent workers and dispatchers, and capabilities that tasks wait for and no worker
 // has.
-func presence(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings []finding) {
+func checkWorkers(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings []finding) {
 	for _, w := range workers {
 		if !w.GetSilent() {
 			continue
@@ -143,8 +143,8 @@ func presence(workers []*servov1.Worker, pools []*servov1.PoolStatus) (findings 
 	return findings
 }
 
-// skew compares a clock with ours: it was read somewhere between begun and now.
-func skew(whose string, begun, theirs time.Time) finding {
+// checkClock compares a clock with ours: it was read somewhere between begun and now.
+func checkClock(whose string, begun, theirs time.Time) finding {
 	now := time.Now()
 	off := time.Duration(0)
 	switch {
@@ -176,7 +176,7 @@ func (d *doctor) visitor() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// readiness: the server reports that it is ready.
+// readiness checks that the server reports that it is ready.
 func (d *doctor) readiness(ctx context.Context) []finding {
 	if !d.reachable && !d.httpGiven {
 		return one(skipped, "no server", "")
@@ -212,7 +212,7 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	return one(passed, url+" is ready", "")
 }
 
-// databases: the one that was named answers, is new enough, migrated, and on time.
+// databases checks that the named database answers, is new enough, migrated, and on time.
 func (d *doctor) databases(ctx context.Context) []finding {
 	url, err := databaseURL(ctx, d.database)
 	if err != nil {
@@ -250,21 +250,21 @@ func (d *doctor) databases(ctx context.Context) []finding {
 	if err != nil {
 		return append(findings, failing(err)...)
 	}
-	findings = append(findings, skew("the database", begun, theirs))
+	findings = append(findings, checkClock("the database", begun, theirs))
 	open, blind, err := daemon.OpenTransactions(ctx, url, d.longOpen)
 	if err != nil {
 		return append(findings, failing(err)...)
 	}
-	f := transactions(open, blind)
+	f := checkTransactions(open, blind)
 	if d.forProduction && f.Verdict == doubted {
 		f.Verdict = failed
 	}
 	return append(findings, f)
 }
 
-// transactions reports the oldest one: an idle one keeps its locks, and any old one delays the
+// checkTransactions reports the oldest one: an idle one keeps its locks, and any old one delays the
 // vacuum.
-func transactions(open []daemon.Transaction, blind bool) finding {
+func checkTransactions(open []daemon.Transaction, blind bool) finding {
 	f := finding{Check: "transactions", Verdict: passed, Message: "none is older than " + asset.Duration(longOpen).String()}
 	if len(open) == 0 && blind {
 		f.Verdict, f.Message = doubted, "none of this role is older than "+asset.Duration(longOpen).String()+"; those of other roles cannot be seen"
@@ -304,7 +304,7 @@ func databaseVersion(version string) finding {
 	return f
 }
 
-// binaries: there is a PostgreSQL that servo dev can start.
+// binaries checks that servo dev finds a PostgreSQL.
 func (*doctor) binaries(ctx context.Context) []finding {
 	found, err := devpg.Installed(ctx)
 	if err != nil {
@@ -313,7 +313,7 @@ func (*doctor) binaries(ctx context.Context) []finding {
 	return one(passed, found, "")
 }
 
-// addresses: servo dev can listen where it does by default.
+// addresses checks that the default addresses of servo dev are free.
 func (d *doctor) addresses(ctx context.Context) []finding {
 	if d.reachable || d.serverGiven {
 		return one(skipped, "a server is named or runs here", "")
@@ -326,7 +326,7 @@ func (d *doctor) addresses(ctx context.Context) []finding {
 	return one(passed, defaultHTTP+" and "+defaultGRPC+" are free", "")
 }
 
-// disk: there is room for the database of servo dev.
+// disk checks that there is room for the database of servo dev.
 func (d *doctor) disk(context.Context) []finding {
 	dir := d.env.path(d.dir)
 	for dir != "" { // the nearest that is there

@@ -11,8 +11,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// linked checks that the database URL permits no connection in plain text to another machine.
-func linked(url string) finding {
+// checkDatabaseTLS checks that the database URL permits no connection in plain text to another machine.
+func checkDatabaseTLS(url string) finding {
 	f := finding{Check: "database TLS", Verdict: passed}
 	hosts, err := daemon.ReadDatabaseTLS(url)
 	switch {
@@ -32,8 +32,8 @@ func linked(url string) finding {
 	return f
 }
 
-// configured checks the settings that transactions of servers run with.
-func configured(ctx context.Context, s *store.Store) finding {
+// checkDatabaseSettings checks the settings that transactions of servers run with.
+func checkDatabaseSettings(ctx context.Context, s *store.Store) finding {
 	settings, err := s.Settings(ctx)
 	if err != nil {
 		return under("database settings", failing(err))[0]

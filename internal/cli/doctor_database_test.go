@@ -77,7 +77,7 @@ func TestProductionDatabase(t *testing.T) {
 					found[i].Check = "database"
 				}
 			}
-			found = append(found, d.guarded(t.Context())...)
+			found = append(found, d.checkGuards(t.Context())...)
 			require.True(t, slices.ContainsFunc(found, func(f finding) bool {
 				return f.Check == c.check && f.Verdict == failed && strings.Contains(f.Message, c.message) && f.Remedy != ""
 			}), "%+v", found)
@@ -90,7 +90,7 @@ func TestProductionLogin(t *testing.T) {
 	t.Parallel()
 	d := doctor{database: servotest.DB(t).Login(t, "NOINHERIT", "servo_engine, servo_tenant"), forProduction: true}
 	passes := make(map[string]verdict)
-	for _, f := range d.guarded(t.Context()) {
+	for _, f := range d.checkGuards(t.Context()) {
 		passes[f.Check] = f.Verdict
 	}
 	for _, check := range []string{"database role", "row-level security", "database TLS", "database settings", "clock"} {

@@ -18,13 +18,13 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// What production is held to.
+// Limits for production.
 const (
-	certificateSoon = 14 * 24 * time.Hour // before its end a certificate should have been renewed
+	certificateSoon = 14 * 24 * time.Hour // a certificate should be renewed earlier
 	archiveTooOld   = 24 * time.Hour
 )
 
-// production walks the list of what an installation must have before others depend on it.
+// production checks the requirements of production.
 func (d *doctor) production(ctx context.Context) []finding {
 	settings, err := readSettings(d.flags, d.env)
 	if err != nil {
@@ -34,20 +34,20 @@ func (d *doctor) production(ctx context.Context) []finding {
 	defer cancel()
 	var all []finding
 	for _, server := range settings.Servers {
-		all = append(all, encrypted(ctx, server, settings))
+		all = append(all, checkTLS(ctx, server, settings))
 	}
-	all = append(all, authenticated(ctx, settings))
-	all = append(all, d.trusted(ctx)...)
-	return append(all, d.guarded(ctx)...)
+	all = append(all, checkAuthentication(ctx, settings))
+	all = append(all, d.checkIssuers(ctx)...)
+	return append(all, d.checkGuards(ctx)...)
 }
 
-// encrypted: a server's address speaks TLS, or only this machine reaches it.
-func encrypted(ctx context.Context, server string, settings settings) finding {
+// checkTLS checks that a server's address uses TLS, or that only this machine reaches it.
+func checkTLS(ctx context.Context, server string, settings settings) finding {
 	f := finding{Check: "TLS", Verdict: failed}
 	address, wanted := strings.CutPrefix(server, "https://")
 	state, err := handshake(ctx, address, settings)
 	if err == nil {
-		return certified(address, state.PeerCertificates[0], time.Now())
+		return checkCertificate(address, state.PeerCertificates[0], time.Now())
 	}
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -56,7 +56,7 @@ func encrypted(ctx context.Context, server string, settings settings) finding {
 	case errors.As(err, &unknown), errors.As(err, &invalid), errors.As(err, &other):
 		f.Message, f.Remedy = address+" has an untrusted certificate: "+err.Error(), "name the CA with --tls-ca, or renew the certificate for this name"
 	case plain && !wanted && daemon.IsLoopback(address):
-		return behindProxy(ctx, address)
+		return checkLoopbackOnly(ctx, address)
 	case plain:
 		f.Message, f.Remedy = address+" speaks plain text", "start the server with --tls-cert and --tls-key, or let it listen on loopback behind a proxy that speaks TLS"
 	default:
@@ -87,8 +87,8 @@ func handshake(ctx context.Context, address string, settings settings) (state tl
 	return state, conn.Close()
 }
 
-// certified: the certificate lasts for a while.
-func certified(address string, leaf *x509.Certificate, now time.Time) finding {
+// checkCertificate checks that a certificate does not expire soon.
+func checkCertificate(address string, leaf *x509.Certificate, now time.Time) finding {
 	f := finding{Check: "TLS", Verdict: passed, Message: fmt.Sprintf("%s speaks TLS; its certificate lasts until %s", address, leaf.NotAfter.UTC().Format(time.DateOnly))}
 	if leaf.NotAfter.Sub(now) < certificateSoon {
 		f.Verdict, f.Remedy = doubted, "renew it: the server reads the files again by itself"
@@ -96,9 +96,9 @@ func certified(address string, leaf *x509.Certificate, now time.Time) finding {
 	return f
 }
 
-// behindProxy: a server that speaks plain text on loopback is no server of other addresses of
-// this machine.
-func behindProxy(ctx context.Context, address string) finding {
+// checkLoopbackOnly checks that a server without TLS does not listen on other addresses of this
+// machine.
+func checkLoopbackOnly(ctx context.Context, address string) finding {
 	_, port, _ := net.SplitHostPort(address)
 	own, _ := net.InterfaceAddrs() // without any no other machine reaches it
 	for _, a := range own {
@@ -118,8 +118,8 @@ func behindProxy(ctx context.Context, address string) finding {
 	return finding{Check: "TLS", Verdict: passed, Message: address + " speaks plain text on this machine only; use TLS in the proxy before it"}
 }
 
-// authenticated: calls without a key are refused.
-func authenticated(ctx context.Context, settings settings) finding {
+// checkAuthentication checks that calls without a key are refused.
+func checkAuthentication(ctx context.Context, settings settings) finding {
 	f := finding{Check: "authentication", Verdict: failed}
 	encryption, err := settings.encryption()
 	if err != nil {
@@ -145,8 +145,8 @@ func authenticated(ctx context.Context, settings settings) finding {
 	return f
 }
 
-// guarded are the checks that need the database.
-func (d *doctor) guarded(ctx context.Context) []finding {
+// checkGuards runs the checks that need the database.
+func (d *doctor) checkGuards(ctx context.Context) []finding {
 	url, err := databaseURL(ctx, d.database)
 	if err != nil {
 		return []finding{{Check: "database", Verdict: failed, Message: "none is named", Remedy: "name it with --database or " + databaseVariable + ", as the servers do"}}
@@ -161,12 +161,12 @@ func (d *doctor) guarded(ctx context.Context) []finding {
 		return under("database", failing(err))
 	}
 	now := time.Now()
-	all := []finding{isolated(guard), login(guard), durable(guard), backedUp(guard, now), linked(url), configured(ctx, s)}
+	all := []finding{checkRowSecurity(guard), checkLoginRole(guard), checkFsync(guard), checkArchive(guard, now), checkDatabaseTLS(url), checkDatabaseSettings(ctx, s)}
 	servers, err := s.Servers(ctx)
 	if err != nil {
 		return append(all, under("versions", failing(err))...)
 	}
-	all = append(all, sameVersion(servers), d.clocks(ctx, s))
+	all = append(all, checkVersions(servers), d.checkDatabaseClock(ctx, s))
 	channels, err := s.Channels(ctx, id.Tenant{})
 	if err != nil {
 		return append(all, under("alerts", failing(err))...)
@@ -187,8 +187,8 @@ func under(check string, found []finding) []finding {
 	return found
 }
 
-// isolated: the policies bind all roles.
-func isolated(g daemon.Guard) finding {
+// checkRowSecurity checks that the policies bind all roles.
+func checkRowSecurity(g daemon.Guard) finding {
 	f := finding{Check: "row-level security", Verdict: failed}
 	switch {
 	case len(g.Open) > 0:
@@ -203,8 +203,8 @@ func isolated(g daemon.Guard) finding {
 	return f
 }
 
-// login: the role of the connection is not above the policies.
-func login(g daemon.Guard) finding {
+// checkLoginRole checks that the role of the connection cannot bypass the policies.
+func checkLoginRole(g daemon.Guard) finding {
 	f := finding{Check: "database role", Verdict: passed, Message: g.Login + " inherits nothing and sees no row without taking a role"}
 	remedy := "let servers log in with a role that may only SET servo_engine and servo_tenant (docs/guides/operate.md)"
 	switch {
@@ -222,8 +222,8 @@ func login(g daemon.Guard) finding {
 	return f
 }
 
-// durable: what was committed is on disk.
-func durable(g daemon.Guard) finding {
+// checkFsync checks that commits are on disk.
+func checkFsync(g daemon.Guard) finding {
 	if !g.Fsync {
 		return finding{Check: "fsync", Verdict: failed, Message: "it is off: a power cut can ruin the database", Remedy: "set fsync = on in postgresql.conf"}
 	}
@@ -233,9 +233,9 @@ func durable(g daemon.Guard) finding {
 	return finding{Check: "fsync", Verdict: passed, Message: "on"}
 }
 
-// backedUp: something that looks like a backup is seen. PostgreSQL does not know of those that
-// are made by copying disks or by dumps; an installation that others depend on needs the log.
-func backedUp(g daemon.Guard, now time.Time) finding {
+// checkArchive checks that the write-ahead log is archived or replicated. PostgreSQL does not know
+// of copies of disks and of dumps; production needs the log.
+func checkArchive(g daemon.Guard, now time.Time) finding {
 	f := finding{Check: "backups", Verdict: failed, Remedy: "archive the write-ahead log and take base backups, and practise a restore"}
 	switch {
 	case g.Archives && g.Failing:
@@ -254,8 +254,8 @@ func backedUp(g daemon.Guard, now time.Time) finding {
 	return f
 }
 
-// sameVersion: all servers that are alive are of one version.
-func sameVersion(servers []store.Server) finding {
+// checkVersions checks that all live servers have one version.
+func checkVersions(servers []store.Server) finding {
 	f := finding{Check: "versions", Verdict: failed}
 	var versions, each []string
 	for _, s := range servers {
@@ -274,8 +274,8 @@ func sameVersion(servers []store.Server) finding {
 	return f
 }
 
-// clocks: the database's is this machine's, as closely as schedules want it.
-func (d *doctor) clocks(ctx context.Context, s *store.Store) finding {
+// checkDatabaseClock compares the clock of the database with this machine's, as closely as schedules need.
+func (d *doctor) checkDatabaseClock(ctx context.Context, s *store.Store) finding {
 	begun := time.Now()
 	var theirs time.Time
 	err := s.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
@@ -285,7 +285,7 @@ func (d *doctor) clocks(ctx context.Context, s *store.Store) finding {
 	if err != nil {
 		return under("clock", failing(err))[0]
 	}
-	f := skew("the database", begun, theirs)
+	f := checkClock("the database", begun, theirs)
 	if f.Verdict == doubted { // more than a second
 		f.Verdict = failed
 	}

@@ -28,7 +28,7 @@ func TestSkew(t *testing.T) {
 		{"and backwards", -time.Minute, 0, failed},
 	} {
 		begun := time.Now().Add(-c.took)
-		require.Equal(t, c.want, skew("it", begun, begun.Add(c.off)).Verdict, c.claim)
+		require.Equal(t, c.want, checkClock("it", begun, begun.Add(c.off)).Verdict, c.claim)
 	}
 }
 
@@ -65,13 +65,13 @@ func TestTransactions(t *testing.T) {
 			Remedy:  "end it: SELECT pg_terminate_backend(8)",
 		}},
 	} {
-		require.Equal(t, c.want, transactions(c.open, false), c.claim)
+		require.Equal(t, c.want, checkTransactions(c.open, false), c.claim)
 	}
 }
 
 func TestTransactionsOfOthers(t *testing.T) {
 	t.Parallel()
-	f := transactions(nil, true)
+	f := checkTransactions(nil, true)
 	require.Equal(t, doubted, f.Verdict)
 	require.Contains(t, f.Remedy, "pg_read_all_stats")
 }
@@ -99,7 +99,7 @@ func TestPresenceFindings(t *testing.T) {
 	t.Parallel()
 	end := timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	require.Equal(t, []finding{{Check: "workers", Verdict: passed, Message: "1 worker seen within two minutes, none is silent"}},
-		presence([]*servov1.Worker{{Name: "w1"}}, []*servov1.PoolStatus{{Pool: "default", Queued: 4}}))
+		checkWorkers([]*servov1.Worker{{Name: "w1"}}, []*servov1.PoolStatus{{Pool: "default", Queued: 4}}))
 	require.Equal(t, []finding{
 		{
 			Check: "workers", Verdict: doubted, Message: "worker w1 is silent; its 2 leases end at 2026-05-01T12:00:00Z",
@@ -110,7 +110,7 @@ func TestPresenceFindings(t *testing.T) {
 			Remedy: "check that the server runs; other servers send the pool's tasks meanwhile",
 		},
 		{Check: "workers", Verdict: doubted, Message: "3 tasks of pool default for go:orders: no live worker can run them", Remedy: "start it"},
-	}, presence([]*servov1.Worker{
+	}, checkWorkers([]*servov1.Worker{
 		{Name: "w1", Silent: true, Leases: 2, LeasesEndAt: end},
 		{Name: "w2"},
 		{Name: "push/a/lambda", Pools: []string{"lambda"}, Silent: true, DispatcherOf: "a"},

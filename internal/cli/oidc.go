@@ -38,8 +38,8 @@ func openOIDC(open bool, settings oidc.Settings) error {
 	return nil
 }
 
-// trusted: the issuers can be reached, and have keys.
-func (d *doctor) trusted(ctx context.Context) []finding {
+// checkIssuers checks that the issuers can be reached, and have keys.
+func (d *doctor) checkIssuers(ctx context.Context) []finding {
 	settings, err := readOIDC(ctx, d.oidc)
 	if err != nil {
 		return under("OIDC", failing(err))
