@@ -1,5 +1,5 @@
-// Command servo is all of Servo in one binary: it hands its arguments and signals to
-// package cli and exits with the code that comes back.
+// Command servo is all of Servo in one binary: it calls package cli with its arguments and signals,
+// and exits with its code.
 package main
 
 import (
@@ -10,8 +10,8 @@ import (
 	"go.arco.dev/servo/internal/cli"
 )
 
-// gcPercent trades memory, of which a server uses little, for the third of its processor
-// time that collecting at the default pace takes. GOGC overrules it.
+// gcPercent makes garbage collections rarer: a server uses little memory, and the default costs a
+// third of its processor time. GOGC overrides it.
 const gcPercent = 400
 
 func main() {

@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// show prints a message: its JSON is what REST would answer.
+// show prints a message; its JSON is that of REST.
 func (s *session) show(m proto.Message, table func(w io.Writer)) error {
 	value, err := toJSON(m)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *session) show(m proto.Message, table func(w io.Writer)) error {
 	return render(s.cmd.OutOrStdout(), s.Form, value, table)
 }
 
-// showAll prints a list of messages, or what to do about there being none.
+// showAll prints a list of messages, or for people the text none if it is empty.
 func showAll[M proto.Message](s *session, list []M, none string, table func(w io.Writer)) error {
 	values := make([]json.RawMessage, len(list))
 	for i, m := range list {
@@ -114,7 +114,7 @@ func states[State ~int32](given []string, known map[string]int32) ([]State, erro
 		for name := range strings.SplitSeq(list, ",") {
 			number, ok := known[strings.ToUpper(strings.TrimSpace(name))]
 			if !ok || number == 0 {
-				return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%q is no state%s", name, suggest.DidYouMean(strings.ToUpper(name), stateNames(known))),
+				return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown state %q%s", name, suggest.DidYouMean(strings.ToUpper(name), stateNames(known))),
 					fault.Field("--state"), fault.Remedy("known states: "+strings.Join(stateNames(known), ", ")))
 			}
 			out = append(out, State(number))

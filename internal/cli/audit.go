@@ -23,7 +23,7 @@ func newAuditList() *cobra.Command {
 		from         *timestamppb.Timestamp
 	)
 	return newList(spec{
-		short: "List changing calls, newest first", limit: "calls", platform: "calls about the installation",
+		short: "List calls that changed something, newest first", limit: "calls", platform: "calls about the installation",
 		long: `List the calls that changed something or were refused, newest first: caller, address, method,
 subject and result. Reports of workers are not included; the events of runs have them. With -o json
 each call has its request, without secrets.`,

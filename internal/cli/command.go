@@ -22,7 +22,7 @@ type spec struct {
 	platform  string // usage of --platform, for a command about a tenant or the installation
 	limit     string // plural noun of a list with --limit
 	unlimited bool   // --limit is 0 by default
-	version   string // noun of what --version is about
+	version   string // noun of the object that --version is about
 	reason    bool   // --reason is recorded with the change
 	names     []nameSource
 	flags     func(cmd *cobra.Command)

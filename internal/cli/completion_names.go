@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionTime is how long a shell waits for names that a server knows.
+// completionTime is the longest time that a shell waits for names.
 const completionTime = 2 * time.Second
 
-// nameSource asks a server for names.
+// nameSource returns names of a server.
 type nameSource func(s *session, ctx context.Context) ([]string, error)
 
-// completion asks a server for the names that the arguments may have, a source for each. A server
-// that is away has none: a shell is no place for errors.
+// completion offers names for the arguments, from a source for each. Errors are dropped: a shell
+// cannot show them.
 func completion(sources ...nameSource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(sources) {
@@ -25,7 +25,7 @@ func completion(sources ...nameSource) cobra.CompletionFunc {
 	}
 }
 
-// flagCompletion likewise asks for the values of a flag, whatever the arguments.
+// flagCompletion offers names for a flag.
 func flagCompletion(source nameSource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return complete(cmd, source)

@@ -213,7 +213,7 @@ func inFiles(err error, documents []document) error {
 	return err
 }
 
-// confirm asks the person at the terminal.
+// confirm asks for a confirmation on the terminal.
 func confirm(cmd *cobra.Command, question string) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(in.Fd()) {

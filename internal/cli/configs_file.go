@@ -29,7 +29,7 @@ import (
 // The limits of files with configs.
 const (
 	maxConfigFile  = 32 << 20
-	maxConfigNodes = 100_000 // of one document, with what its aliases stand for
+	maxConfigNodes = 100_000 // of one document, with its aliases expanded
 	maxConfigs     = 100_000
 	maxMistakes    = 50 // reported at once
 )
@@ -99,7 +99,7 @@ func configFiles(ctx context.Context, name string) (files []string, err error) {
 	return files, nil
 }
 
-// configReader gathers documents and what is wrong with them.
+// configReader collects documents and their mistakes.
 type configReader struct {
 	workspace string            // of documents that name none
 	seen      map[string]string // where each config is
@@ -125,7 +125,7 @@ func (r *configReader) read(file string, data []byte) {
 		}
 		if err != nil {
 			r.wrong(d.place(), "", "is not YAML: "+fault.YAMLMessage(err), "correct the line; values with ': ' or '#' need quotes")
-			return // where the next document begins is not known
+			return // the start of the next document is unknown
 		}
 		t := tree{left: maxConfigNodes}
 		value := t.of("", &node)
@@ -149,7 +149,7 @@ func (r *configReader) read(file string, data []byte) {
 	}
 }
 
-// document makes a message of a document: its name, and the rest is the spec.
+// document converts a document to a message: its name, and the rest as its spec.
 func (r *configReader) document(d *document, value any) {
 	fields, ok := value.(map[string]any)
 	if !ok {
@@ -208,8 +208,7 @@ func answeredList(value any) []any {
 	return list
 }
 
-// answered is the spec of a config as servo configs get prints it, with what is no part of a spec
-// left out.
+// answered returns the spec of a config as servo configs get prints it.
 func answered(d *document, fields, spec map[string]any) map[string]any {
 	disabled := servov1.Config_DISABLED.String()
 	if state, ok := fields["state"].(string); ok && d.input.Enabled == nil {
@@ -228,7 +227,7 @@ func withoutDefaults(object map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range object {
 		inner, isObject := value.(map[string]any)
-		if isObject && name != "parameters" { // whose values are the tenant's own
+		if isObject && name != "parameters" { // its values are the tenant's own
 			inner = withoutDefaults(inner)
 			value = inner
 		}
@@ -244,7 +243,7 @@ func withoutDefaults(object map[string]any) map[string]any {
 // tree reads YAML into the values of JSON, with texts as they are written: a day is no instant.
 type tree struct {
 	left                  int
-	path, message, remedy string // of what is no JSON
+	path, message, remedy string // of the first value that is not JSON
 }
 
 func (t *tree) refuse(path, message, remedy string) any {
@@ -400,7 +399,7 @@ func (c specCheck) scalar(path string, of protoreflect.FieldDescriptor, value an
 	}
 }
 
-// is complains about a value that is not what it must be.
+// is reports a value of the wrong type.
 func (c specCheck) is(ok bool, path, what string, value any) bool {
 	if !ok {
 		c.wrong(path, "must be "+what+", is "+valueKind(value), remedyFor(value))

@@ -28,11 +28,11 @@ const (
 	keyFileVariable = "SERVO_API_KEY_FILE"
 )
 
-// contextsFile is beside the file with the settings: people edit that, servo writes this. It
-// holds keys, and is for its owner alone.
+// contextsFile is next to the file with the settings: people edit that, servo writes this. It has
+// keys, and only its owner may read it.
 const contextsFile = "contexts.yaml"
 
-// contexts are the servers that a person talks to, each with the key for it.
+// contexts are servers with their keys.
 type contexts struct {
 	Current  string                   `yaml:"current,omitempty"`
 	Contexts map[string]serverContext `yaml:"contexts,omitempty"`
@@ -106,7 +106,7 @@ func (c contexts) write() error {
 		err = os.Rename(file.Name(), c.path)
 	}
 	if err != nil {
-		_ = os.Remove(file.Name()) // it is of no use
+		_ = os.Remove(file.Name()) // it is incomplete
 		return failed(err)
 	}
 	return nil
@@ -125,7 +125,7 @@ func (c contexts) find(name string) (serverContext, error) {
 
 var contextName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}$`)
 
-// newContext looks after the contexts.
+// newContext is the group of commands about contexts.
 func newContext() *cobra.Command {
 	return group("context", "Manage contexts: servers with their keys", newContextList(),
 		changesContext(spec{
@@ -144,7 +144,7 @@ func newContext() *cobra.Command {
 		}, "context %s deleted"))
 }
 
-// contextShown is a context as people see it: without its key.
+// contextShown is a context without its key.
 type contextShown struct {
 	Name    string   `json:"name"`
 	Current bool     `json:"current"`

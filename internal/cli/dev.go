@@ -23,10 +23,10 @@ import (
 
 // The times and sizes of servo dev: its examples' tasks take seconds.
 const (
-	devGrace = 5 * time.Second // for tasks, when it ends
+	devGrace = 5 * time.Second // for tasks, when it stops
 	devDrain = 5 * time.Second // for calls
-	devLook  = time.Second     // how often PostgreSQL is looked at
-	devSlots = 4               // tasks at once of the worker for what people deploy
+	devLook  = time.Second     // interval of checks of PostgreSQL
+	devSlots = 4               // capacity of the worker for deployed assets
 )
 
 // devOptions are the flags of servo dev.
@@ -114,7 +114,7 @@ type dev struct {
 	client   *client.Client
 	workers  []devWorker
 	worked   chan error         // how each of them ended
-	seeding  sync.WaitGroup     // what triggers runs
+	seeding  sync.WaitGroup     // triggers runs
 	rest     context.CancelFunc // stops them
 
 	closeCalls func() // closes the connections of http assets; nil if there is no worker
@@ -169,8 +169,8 @@ func (d *dev) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// startWorkers runs the examples' assets in this process, and what people deploy into the
-// pool that is the default. Workers of their own, because the examples' functions have names that
+// startWorkers runs the examples' assets in this process, and a worker for deployed
+// assets of the pool default. They are separate workers, because the examples' functions have names that
 // users choose too: the example's code must not run a user's bronze/orders.
 func (d *dev) startWorkers(ctx context.Context) error {
 	log := d.log.With("from", "worker")
@@ -194,7 +194,7 @@ func (d *dev) startWorkers(ctx context.Context) error {
 	return nil
 }
 
-// watch waits for the end: the one that was asked for, or another.
+// watch waits until the context ends or a part of servo dev fails.
 func (d *dev) watch(ctx context.Context) error {
 	look := time.NewTicker(devLook)
 	defer look.Stop()
@@ -205,7 +205,7 @@ func (d *dev) watch(ctx context.Context) error {
 		case err := <-d.server.Failed():
 			return err
 		case err := <-d.worked:
-			d.worked <- err // stop looks, too
+			d.worked <- err // stop reads it again
 			return err
 		case <-look.C:
 			if d.postgres.PID() == 0 {

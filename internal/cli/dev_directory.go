@@ -17,7 +17,7 @@ import (
 // devMark is the file that marks a directory of servo dev; the running process has it locked.
 const (
 	devMark = "servo-dev"
-	devText = "This directory belongs to servo dev, and servo dev --reset removes what is in it.\n"
+	devText = "This directory belongs to servo dev, and servo dev --reset deletes its content.\n"
 )
 
 // devHome is the directory that servo dev keeps its database in.
@@ -60,7 +60,7 @@ func openDevHome(dir string) (*devHome, error) {
 		return nil, dirFault(err.Error(), "name a directory", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL's user must pass
-		return nil, dirFault(fmt.Sprintf("cannot make %s: %v", dir, errors.Unwrap(err)), "name another directory", err)
+		return nil, dirFault(fmt.Sprintf("cannot create %s: %v", dir, errors.Unwrap(err)), "name another directory", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

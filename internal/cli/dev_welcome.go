@@ -46,7 +46,7 @@ func (d *dev) welcome(stdout io.Writer) error {
 	return wrote(err)
 }
 
-// programName is how this program was called, so that what is printed can be typed.
+// programName is the name by which this program was called, so that printed commands work.
 func programName(called string) string {
 	if called == "" {
 		return "servo"

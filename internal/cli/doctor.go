@@ -35,7 +35,7 @@ type diagnosis struct {
 	Checks  []finding `json:"checks"`
 }
 
-// newDoctor looks for what is wrong with an installation.
+// newDoctor checks an installation.
 func newDoctor() *cobra.Command {
 	var (
 		d    = doctor{longOpen: longOpen}
@@ -98,7 +98,7 @@ func (d diagnosis) table(w io.Writer) {
 	}
 }
 
-// examine makes every check, whatever became of those before.
+// examine runs all checks, also after failed ones.
 func (d *doctor) examine(ctx context.Context) diagnosis {
 	type check struct {
 		name string
@@ -127,12 +127,12 @@ func (d *doctor) examine(ctx context.Context) diagnosis {
 	return diagnosisOf(checks)
 }
 
-// one makes the findings of a check that has one.
+// one is the findings of a check that has one.
 func one(v verdict, message, remedy string) []finding {
 	return []finding{{Verdict: v, Message: message, Remedy: remedy}}
 }
 
-// failing is a finding made of an error.
+// failing is the finding for an error.
 func failing(err error) []finding {
 	if f, ok := fault.As(err); ok {
 		message := f.Message

@@ -35,7 +35,7 @@ const (
 	longOpen       = time.Minute // for a transaction
 )
 
-// doctor makes the checks of servo doctor.
+// doctor runs the checks of servo doctor.
 type doctor struct {
 	env                    Environment
 	flags                  *pflag.FlagSet
@@ -79,7 +79,7 @@ func (d *doctor) server(ctx context.Context) []finding {
 	if err != nil {
 		return one(failed, err.Error(), "")
 	}
-	defer func() { _ = c.Close() }() // its call is over
+	defer func() { _ = c.Close() }() // its call has returned
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
 	begun := time.Now()
@@ -181,7 +181,7 @@ func (d *doctor) readiness(ctx context.Context) []finding {
 	if !d.reachable && !d.httpGiven {
 		return one(skipped, "no server", "")
 	}
-	if d.serverGiven && !d.httpGiven { // what listens at the default address is another server, or none
+	if d.serverGiven && !d.httpGiven { // the default address can be that of another server
 		return one(skipped, "the HTTP address of the server is not named; give it with --http", "")
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
@@ -278,7 +278,7 @@ func checkTransactions(open []daemon.Transaction, blind bool) finding {
 	f.Message = fmt.Sprintf("process %d (%s) has had one open for %s", worst.Process, clean(worst.Who), short(worst.Age))
 	if worst.Idle {
 		f.Verdict, f.Remedy = failed, fmt.Sprintf("end it: SELECT pg_terminate_backend(%d)", worst.Process)
-		f.Message += " and does nothing in it; what it has locked waits"
+		f.Message += " and is idle; others wait for its locks"
 	}
 	if worst.Holds {
 		f.Message += "; subscriptions and streams wait for its end"
@@ -343,9 +343,9 @@ func (d *doctor) disk(context.Context) []finding {
 	message := fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), d.dir)
 	switch {
 	case free < leastDisk:
-		return one(failed, message, "make room, or name another directory with --data-dir")
+		return one(failed, message, "free some space, or name another directory with --data-dir")
 	case free < littleDisk:
-		return one(doubted, message, "make room, or name another directory with --data-dir")
+		return one(doubted, message, "free some space, or name another directory with --data-dir")
 	}
 	return one(passed, message, "")
 }

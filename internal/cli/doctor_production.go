@@ -65,7 +65,7 @@ func checkTLS(ctx context.Context, server string, settings settings) finding {
 	return f
 }
 
-// handshake begins to speak TLS with an address.
+// handshake connects to an address with TLS.
 func handshake(ctx context.Context, address string, settings settings) (state tls.ConnectionState, err error) {
 	config, err := settings.encryption()
 	if err != nil {
@@ -130,7 +130,7 @@ func checkAuthentication(ctx context.Context, settings settings) finding {
 		f.Message = err.Error()
 		return f
 	}
-	defer func() { _ = c.Close() }() // its call is over
+	defer func() { _ = c.Close() }() // its call has returned
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
 	_, err = c.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: 1})

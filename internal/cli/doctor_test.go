@@ -61,7 +61,7 @@ func TestTransactions(t *testing.T) {
 		}},
 		{"one that was forgotten is to be ended", []daemon.Transaction{forgotten, busy}, finding{
 			Check: "transactions", Verdict: failed,
-			Message: "process 8 (servo psql) has had one open for 1m05s and does nothing in it; what it has locked waits (and 1 more)",
+			Message: "process 8 (servo psql) has had one open for 1m05s and is idle; others wait for its locks (and 1 more)",
 			Remedy:  "end it: SELECT pg_terminate_backend(8)",
 		}},
 	} {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Environment is what a command reads of its process besides arguments and streams. Tests set it
-// to run many commands in one process.
+// Environment has the variables and the directory of a command, by default those of its process.
+// Tests set it to run many commands in one process.
 type Environment struct {
 	Getenv func(name string) string
 	Dir    string // base of relative paths; "" is the directory of the process

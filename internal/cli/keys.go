@@ -25,7 +25,7 @@ import (
 func newKeys() *cobra.Command {
 	return group("keys", "Manage API keys", newKeysBootstrap(), newKeysCreate(), newKeysList(), newKeysRotate(),
 		newShow(spec{
-			use: "revoke KEY", short: "Revoke a key within seconds", platform: ofPlatform, reason: true,
+			use: "revoke KEY", short: "Revoke an API key (takes effect within seconds)", platform: ofPlatform, reason: true,
 			example: "  servo keys revoke ci --reason leaked",
 		}, func(ctx context.Context, s *session) (*servov1.Key, error) {
 			return s.client.Keys().RevokeKey(ctx, &servov1.RevokeKeyRequest{Tenant: s.Tenant, Key: s.args[0], Reason: s.reason})

@@ -18,10 +18,10 @@ import (
 	"go.arco.dev/servo/internal/domain/access"
 )
 
-// maxKeyInput bounds what is read where a key is expected.
+// maxKeyInput limits the input that is read for a key.
 const maxKeyInput = 4096
 
-// newLogin keeps a key for a server.
+// newLogin stores a key for a server.
 func newLogin() *cobra.Command {
 	var (
 		name, tenant string
@@ -85,7 +85,7 @@ to its own servers only.`,
 	return cmd
 }
 
-// loginWith is what to show to the server, and the key to keep: none if there is a command.
+// loginWith returns the credential for the server, and the key to store: none with a command.
 func loginWith(cmd *cobra.Command, command string) (key, kept string, err error) {
 	if command != "" {
 		key, err = tokenFrom(cmd.Context(), command, cmd.ErrOrStderr())
@@ -95,7 +95,7 @@ func loginWith(cmd *cobra.Command, command string) (key, kept string, err error)
 	return key, key, err
 }
 
-// readKey reads a key from standard input, or asks for it.
+// readKey reads a key from standard input, or prompts for it.
 func readKey(cmd *cobra.Command) (string, error) {
 	var text string
 	if in, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(in.Fd()) {
@@ -120,7 +120,7 @@ func readKey(cmd *cobra.Command) (string, error) {
 	return text, nil
 }
 
-// tryKey asks a server whether it believes a key. What the key permits does not matter.
+// tryKey checks that a server accepts a key, whatever its role.
 func tryKey(ctx context.Context, at settings, key string) error {
 	encryption, err := at.encryption()
 	if err != nil {
@@ -130,7 +130,7 @@ func tryKey(ctx context.Context, at settings, key string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // its call is over
+	defer func() { _ = c.Close() }() // its call has returned
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = c.Tenants().ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: 1})

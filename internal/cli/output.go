@@ -29,7 +29,7 @@ const (
 	jsonPathPrefix = "jsonpath=" // before an expression
 )
 
-// outputForms are what --output takes.
+// outputForms are the values of --output.
 const outputForms = "table, wide, name, json, yaml or jsonpath=EXPRESSION"
 
 // forPeople reports whether the output is a table.
@@ -46,7 +46,7 @@ func addOutput(cmd *cobra.Command, to *output) {
 // String, Set and Type make output a flag.
 func (o *output) String() string { return string(*o) }
 
-// Set accepts the forms there are.
+// Set accepts the known forms.
 func (o *output) Set(text string) error {
 	switch form := output(text); form {
 	case outputTable, outputWide, outputName, outputJSON, outputYAML:
@@ -62,7 +62,7 @@ func (o *output) Set(text string) error {
 	return fmt.Errorf("must be %s%s", outputForms, near)
 }
 
-// Type is what help shows.
+// Type is the placeholder in help texts.
 func (o *output) Type() string { return "FORM" }
 
 // render prints value as JSON or YAML, or calls table with a writer that aligns columns
@@ -106,7 +106,7 @@ func render(w io.Writer, form output, value any, table func(w io.Writer)) error 
 	}
 }
 
-// whole makes integers of the numbers that are: YAML would write a million as 1e+06.
+// whole converts numbers without a fraction to integers: YAML would write a million as 1e+06.
 func whole(value any) any {
 	const exact = 1 << 53
 	switch v := value.(type) {

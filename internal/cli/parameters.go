@@ -35,8 +35,8 @@ func (p *parameters) given() bool { return len(p.pairs) > 0 || p.whole != "" }
 // declarer returns the declared parameters, and whether they are known.
 type declarer func() (declared []asset.Parameter, known bool, err error)
 
-// read makes one object of the flags, or nil of none. What is declared is asked for only if
-// a value must be read as its type.
+// read returns the flags as one object, or nil if there are none. The declaration is read only if
+// a value must be converted to its type.
 func (p *parameters) read(cmd *cobra.Command, declaration declarer) (map[string]any, error) {
 	object, err := p.object(cmd)
 	if err != nil || len(p.pairs) == 0 {
@@ -179,7 +179,7 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 	case asset.TypeInteger:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Sprintf("%q is no integer", text)
+			return nil, fmt.Sprintf("%q is not an integer", text)
 		}
 		if !canon.ExactNumber(text) {
 			wrong, _ = canon.InexactNumber(text)
@@ -189,7 +189,7 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 	case asset.TypeNumber:
 		var f float64
 		if json.Unmarshal([]byte(text), &f) != nil {
-			return nil, fmt.Sprintf("%q is no number", text)
+			return nil, fmt.Sprintf("%q is not a number", text)
 		}
 		if !canon.ExactNumber(text) {
 			wrong, _ = canon.InexactNumber(text)
@@ -207,7 +207,7 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 	case asset.TypeObject:
 		var object map[string]any
 		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
-			return nil, fmt.Sprintf("%q is no JSON object", clip(text, 60))
+			return nil, fmt.Sprintf("%q is not a JSON object", clip(text, 60))
 		}
 		if wrong := inexact(text); wrong != "" {
 			return nil, wrong
@@ -216,7 +216,7 @@ func typed(kind asset.ParameterType, text string) (value any, wrong string) {
 	case asset.TypeArray:
 		var array []any
 		if json.Unmarshal([]byte(text), &array) != nil || array == nil {
-			return nil, fmt.Sprintf("%q is no JSON array", clip(text, 60))
+			return nil, fmt.Sprintf("%q is not a JSON array", clip(text, 60))
 		}
 		if wrong := inexact(text); wrong != "" {
 			return nil, wrong

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/domain/plan"
 )
 
-// newPlan shows what a manifest would run, without a server.
+// newPlan shows the plan of a manifest, without a server.
 func newPlan() *cobra.Command {
 	var (
 		file    string
@@ -23,8 +23,8 @@ func newPlan() *cobra.Command {
 		use: "plan", short: "Check a manifest and show its plan",
 		long: `Check a manifest and show its plan: its tasks in order. No server is needed.
 
-Without --pipeline and --select everything is planned. --select is repeatable and takes ns/name, +ns/name (with upstreams), ns/name+ (with downstreams), ns/*,
-tag:x, owner:y and *.
+Without --pipeline and --select everything is planned. --select is repeatable and takes ns/name,
++ns/name (with upstreams), ns/name+ (with downstreams), ns/*, tag:x, owner:y and *.
 
 --param day=2026-01-31 is read as the type that the pipeline declares, as by servo runs
 trigger; --params takes a JSON object, or @FILE.`,

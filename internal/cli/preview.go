@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/domain/schedule"
 )
 
-// maxPreview bounds a list that is made at once. A year of minutes is within.
+// maxPreview limits the number of slots. A year of minutes is below it.
 const maxPreview = 1_000_000
 
 // previewRequest is the flags of servo preview.

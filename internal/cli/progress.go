@@ -9,7 +9,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// activity is what an attempt is doing: its phase and its stage.
+// activity is the phase and the stage of an attempt.
 func activity(p interface {
 	GetPhase() string
 	GetStage() string
@@ -18,7 +18,7 @@ func activity(p interface {
 	return clean(strings.TrimSpace(p.GetPhase() + " " + p.GetStage()))
 }
 
-// counters are what an attempt has counted so far, as far as it counts.
+// counters are the reported counters of an attempt.
 func counters(p *servov1.Progress) string {
 	var parts []string
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func share(p *servov1.Progress) string {
 	return bar(p.GetFraction())
 }
 
-// joined leaves out what is empty.
+// joined joins the texts that are not empty.
 func joined(sep string, parts ...string) string {
 	var kept []string
 	for _, part := range parts {

@@ -105,7 +105,7 @@ func (q *quotaFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&q.zone, "zone", "", "time zone of the tenant's days, such as Europe/Berlin")
 }
 
-// changed are the quotas whose flags were given.
+// changed returns the quotas that have a flag.
 func (q *quotaFlags) changed(flags *pflag.FlagSet) *servov1.Quotas {
 	change := &servov1.Quotas{}
 	for name, field := range map[string]func(){
@@ -133,7 +133,7 @@ const noLimit = -1
 
 func (l *limitFlag) String() string { return strconv.Itoa(int(*l)) }
 
-// Type is what help shows.
+// Type is the placeholder in help texts.
 func (l *limitFlag) Type() string { return "NUMBER" }
 
 // Set reads a number or none.

@@ -175,7 +175,7 @@ func (s *session) requireTenant(ctx context.Context) (string, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return "", fault.New(fault.NotFound, "there is no tenant yet", fault.Field("--tenant"), fault.Remedy("create one: servo tenants create NAME"))
+		return "", fault.New(fault.NotFound, "no tenants yet", fault.Field("--tenant"), fault.Remedy("create one: servo tenants create NAME"))
 	case who.GetDevelopment() && len(names) == 1:
 		s.Tenant = names[0]
 		s.report("using tenant %s, the only one", s.Tenant)

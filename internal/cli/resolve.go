@@ -111,7 +111,7 @@ func timesOf(beginning string) (from, to *timestamppb.Timestamp, ok bool) {
 	return timestamppb.New(early), timestamppb.New(late.Add(time.Millisecond)), true
 }
 
-// oneOf is the id that begins or ends with a part of it, if there is one such.
+// oneOf returns the only id that begins or ends with a part of it.
 func oneOf(field, noun, part string, ids []string, remedy string) (string, error) {
 	slices.Sort(ids)
 	part = plainID(part)
@@ -168,7 +168,7 @@ func (s *session) latestRun(ctx context.Context) (string, error) {
 	return r.GetId(), nil
 }
 
-// findTask is the id of a task of a run that was named by it, or by its asset's key.
+// findTask returns the id of a task of a run, given by its id or by its asset's key.
 func (s *session) findTask(ctx context.Context, run, name string) (string, error) {
 	if parsed, err := uuid.Parse(name); err == nil {
 		return parsed.String(), nil

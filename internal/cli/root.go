@@ -15,8 +15,7 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// Main runs the command line in args, which begin after the program's name, and gives
-// the exit code.
+// Main runs the command line in args, without the program's name, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := New(stdin, stdout, stderr) //nolint:contextcheck // commands get the context from cobra
 	root.SetArgs(args)
@@ -34,7 +33,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return exitCode(err)
 }
 
-// New is the root command with everything below it.
+// New returns the root command with all others below it.
 func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := group("servo", "Servo runs data pipelines for many tenants on PostgreSQL",
 		newAdmin(),
@@ -92,8 +91,8 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// unknownWord is the word behind a group of commands that names none of them. Its flags are those
-// of the command that was meant, so the group knows none of them.
+// unknownWord returns the word after a group that names none of its commands. Flags after it are
+// unknown to the group.
 func unknownWord(cmd *cobra.Command, args []string) (string, bool) {
 	if !cmd.HasSubCommands() {
 		return "", false
@@ -105,7 +104,7 @@ func unknownWord(cmd *cobra.Command, args []string) (string, bool) {
 	return rest[0], true
 }
 
-// group is a command that only holds others. Called without one it shows its help; with
+// group builds a command that only contains others. Without one it shows its help; with
 // one that does not exist it suggests a similar name.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
@@ -154,7 +153,7 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// exactly demands a number of positional arguments.
+// exactly requires a number of positional arguments.
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {

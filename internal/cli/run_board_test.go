@@ -160,17 +160,17 @@ func TestTyped(t *testing.T) {
 		{"string", "12", "12", ""},
 		{"", "12", "12", ""},
 		{"integer", "-12", -12.0, ""},
-		{"integer", "1.5", nil, `"1.5" is no integer`},
+		{"integer", "1.5", nil, `"1.5" is not an integer`},
 		{"integer", "9007199254740993", nil, `"9007199254740993" cannot be kept exactly: numbers have the range and precision of an IEEE double`},
 		{"number", "1.5e3", 1500.0, ""},
-		{"number", "NaN", nil, `"NaN" is no number`},
-		{"number", "", nil, `"" is no number`},
+		{"number", "NaN", nil, `"NaN" is not a number`},
+		{"number", "", nil, `"" is not a number`},
 		{"boolean", "false", false, ""},
 		{"boolean", "no", nil, `"no" is neither true nor false`},
 		{"object", `{"a": 1}`, map[string]any{"a": 1.0}, ""},
-		{"object", "null", nil, `"null" is no JSON object`},
+		{"object", "null", nil, `"null" is not a JSON object`},
 		{"array", "[1]", []any{1.0}, ""},
-		{"array", "1,2", nil, `"1,2" is no JSON array`},
+		{"array", "1,2", nil, `"1,2" is not a JSON array`},
 	} {
 		value, wrong := typed(asset.ParameterType(c.kind), c.text)
 		require.Equal(t, c.want, value, c)

@@ -239,7 +239,7 @@ func countsText(c *servov1.TaskCounts) string {
 	return text
 }
 
-// failureText is why something failed, in at most n letters.
+// failureText is the code and message of a failure, in at most n characters.
 func failureText(f *servov1.Failure, n int) string {
 	if f == nil {
 		return "-"

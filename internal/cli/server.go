@@ -218,7 +218,7 @@ func hostPID(otherwise string) string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// firstOf is the first error that there is.
+// firstOf returns the first error.
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -44,7 +44,7 @@ type settings struct {
 	Command   string // prints a token, if there is no key
 }
 
-// readSettings gathers the settings of a command with these flags.
+// readSettings reads the settings of a command with these flags.
 func readSettings(flags *pflag.FlagSet, env Environment) (settings, error) {
 	k := koanf.New("/") // no setting has a slash, so none is taken apart
 	if err := readSettingsFile(k, env); err != nil {
@@ -90,7 +90,7 @@ func readSettings(flags *pflag.FlagSet, env Environment) (settings, error) {
 	return read, err
 }
 
-// shown is the key or token that a command shows to the servers; "" is none.
+// shown returns the key or token for the servers; "" is none.
 func (s settings) shown(ctx context.Context, stderr io.Writer) (string, error) {
 	if s.APIKey != "" || s.Command == "" {
 		return s.APIKey, nil
@@ -98,7 +98,7 @@ func (s settings) shown(ctx context.Context, stderr io.Writer) (string, error) {
 	return tokenFrom(ctx, s.Command, stderr)
 }
 
-// chooseContext takes the settings of the context that is used, if one is.
+// chooseContext loads the settings of the current context, if there is one.
 func chooseContext(k *koanf.Koanf, env Environment) (serverContext, error) {
 	all, err := readContexts(env)
 	if err != nil {
@@ -123,7 +123,7 @@ func chooseContext(k *koanf.Koanf, env Environment) (serverContext, error) {
 	return chosen, nil
 }
 
-// checkSettings reads what was gathered. Names are checked by the server.
+// checkSettings converts the loaded values. The server checks names.
 func checkSettings(k *koanf.Koanf, env Environment) (settings, error) {
 	s := settings{Tenant: k.String("tenant"), Workspace: k.String("workspace"), Form: outputTable}
 	s.TLS = client.TLSFiles{CA: env.path(k.String("tls-ca")), Cert: env.path(k.String("tls-cert")), Key: env.path(k.String("tls-key"))}
@@ -144,7 +144,7 @@ func checkSettings(k *koanf.Koanf, env Environment) (settings, error) {
 	return s, nil
 }
 
-// readSettingsFile loads the file, if there is one. One that was asked for must be there.
+// readSettingsFile loads the file, if it exists. A file that a variable names must exist.
 func readSettingsFile(k *koanf.Koanf, env Environment) error {
 	path, asked := settingsPath(env)
 	if path == "" {

@@ -32,7 +32,7 @@ func newSigningKeys() *cobra.Command {
 			})),
 		newSigningKeysCreate(), newSigningKeysRotate(),
 		newShow(spec{
-			use: "revoke KEY", short: "Revoke a signing key within seconds", reason: true,
+			use: "revoke KEY", short: "Revoke a signing key (takes effect within seconds)", reason: true,
 			long: `Revoke a signing key: within seconds no server accepts its signatures. Workers with envelopes
 signed by it can no longer report, and their tasks run again. If no other key can sign, tasks of
 push pools wait until one is created.`,

@@ -108,7 +108,7 @@ func addConfigs(req *servov1.SimulateRequest, documents []document) error {
 	for _, d := range documents {
 		if cmp.Or(d.workspace, tenant.DefaultWorkspace) != cmp.Or(req.GetWorkspace(), tenant.DefaultWorkspace) {
 			return fault.New(fault.InvalidArgument, "is of another workspace than "+documents[0].place(), fault.Field(d.place()+": workspace"),
-				fault.Remedy("simulate one workspace at a time; what is saved in others counts anyway"))
+				fault.Remedy("simulate one workspace at a time; saved configs of others count anyway"))
 		}
 		req.Configs = append(req.Configs, d.input)
 	}
@@ -131,7 +131,7 @@ func reportOf(answer *servov1.SimulateResponse) (report simulate.Report, err err
 	return report, nil
 }
 
-// reportText shows a report: first what is always there, then what there is trouble with.
+// reportText prints a report: first the totals, then the problems.
 func reportText(w io.Writer, p palette, r simulate.Report, width int) {
 	fmt.Fprintf(w, "%s to %s: %s, %s, %s\n", r.From.Format(time.RFC3339), r.Until.Format(time.RFC3339),
 		count(r.Configs, "config"), count(r.Slots, "slot"), count(r.Fired, "run"))

@@ -31,10 +31,10 @@ func paletteOf(w io.Writer, getenv func(string) string) palette {
 	return palette{terminal: true, colour: getenv("NO_COLOR") == ""}
 }
 
-// look is how a state is shown.
+// look is the symbol and colour of a state.
 type look struct{ symbol, colour string }
 
-// looks are the sixteen colours that every terminal has, by number.
+// lookOf returns the look of a state, with one of the sixteen colours of every terminal.
 func lookOf(state string) look {
 	switch state {
 	case "SUCCEEDED":
@@ -70,7 +70,7 @@ func (p palette) mark(text, sign string) string {
 	return p.colourful(text, map[string]string{"+": "2", "~": "3", "-": "1"}[sign])
 }
 
-// faint is for what matters less.
+// faint is for less important text.
 func (p palette) faint(text string) string { return p.colourful(text, "8") }
 
 func (p palette) colourful(text, colour string) string {
@@ -80,7 +80,7 @@ func (p palette) colourful(text, colour string) string {
 	return lipgloss.NewStyle().Foreground(lipgloss.Color(colour)).Render(text)
 }
 
-// table is rows of cells that are aligned by what a terminal shows, colours aside.
+// table is rows of cells that are aligned by their width on a terminal.
 type table struct{ rows [][]string }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -122,7 +122,7 @@ func clean(text string) string {
 	}, text)
 }
 
-// clip is clean text of at most n letters.
+// clip is clean text of at most n characters.
 func clip(text string, n int) string {
 	letters := []rune(clean(text))
 	if len(letters) <= n {

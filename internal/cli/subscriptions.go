@@ -118,7 +118,7 @@ func subscriptionText(w io.Writer, s *session, f *servov1.Subscription) {
 	t.print(w)
 }
 
-// subscriptionAt prints what happened to a subscription, and its position.
+// subscriptionAt prints a verb and the position of a subscription.
 func subscriptionAt(verb string) func(w io.Writer, s *session, f *servov1.Subscription) {
 	return func(w io.Writer, _ *session, f *servov1.Subscription) {
 		fmt.Fprintf(w, "subscription %s %s %s\n", clean(f.GetName()), verb, f.GetPosition())

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Limits of what makes tokens.
+// Limits of token commands.
 const (
 	tokenPatience = 30 * time.Second
 	maxTokenBytes = 16 << 10

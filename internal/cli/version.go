@@ -35,7 +35,7 @@ func (b build) text() string {
 	return fmt.Sprintf("servo %s (%s) %s %s", b.Version, revision, b.Go, b.Platform)
 }
 
-// thisBuild is what the Go tool wrote into the binary.
+// thisBuild returns the build information that the Go tool wrote into the binary.
 func thisBuild() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

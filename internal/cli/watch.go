@@ -31,8 +31,8 @@ the run continues.`,
 	})
 }
 
-// watcher shows what a watch sees. end is called once, with the run as it ended, or with nil
-// if the watch broke off.
+// watcher shows the events of a watch. end is called once, with the run as it ended, or with nil
+// if the watch was interrupted.
 type watcher interface {
 	event(e *servov1.Event) error
 	end(r *servov1.Run) error
@@ -79,7 +79,7 @@ func follow(ctx context.Context, c *client.Client, tenant, run string, to watche
 	return nil, to.end(nil)
 }
 
-// outcome is how a command that has waited for a run ends.
+// outcome returns the error of a command that has waited for a run.
 func outcome(r *servov1.Run, again string) error {
 	if r.GetState() == servov1.Run_SUCCEEDED {
 		return nil
@@ -123,7 +123,7 @@ func (d documents) end(r *servov1.Run) error {
 	return d.s.document(value)
 }
 
-// document prints one of several: JSON on a line of its own, or a YAML document.
+// document prints one value of several: JSON on one line, or a YAML document.
 func (s *session) document(value json.RawMessage) error {
 	out := s.cmd.OutOrStdout()
 	if s.Form == outputYAML {
@@ -135,7 +135,7 @@ func (s *session) document(value json.RawMessage) error {
 	return wrote(json.NewEncoder(out).Encode(value)) // which removes the spaces
 }
 
-// onlyEnd is for programs that asked for a run and want to know how it ended.
+// onlyEnd is for programs: it shows the run as it ended.
 type onlyEnd struct{ s *session }
 
 func (o onlyEnd) event(*servov1.Event) error { return nil }

@@ -12,7 +12,7 @@ import (
 const (
 	watchFlag  = "watch"
 	watchEvery = 2 * time.Second
-	// clearScreen moves a terminal's cursor to its first line and erases what is below.
+	// clearScreen moves a terminal's cursor to its first line and erases the rest.
 	clearScreen = "\x1b[H\x1b[2J"
 )
 

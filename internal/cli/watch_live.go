@@ -48,7 +48,7 @@ type live struct {
 	drawn []string
 }
 
-// newLive begins to draw.
+// newLive starts to draw.
 func newLive(ctx context.Context, s *session, run string) *live {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{s: s, out: s.cmd.OutOrStdout(), cancel: cancel, board: newBoard()}
@@ -63,7 +63,7 @@ func newLive(ctx context.Context, s *session, run string) *live {
 	return l
 }
 
-// every does something at a pace until the context is over.
+// every calls a function at an interval until the context ends.
 func every(ctx context.Context, pace time.Duration, do func()) {
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
@@ -177,7 +177,7 @@ func (b *board) picture(p palette, now time.Time, width, height int, note string
 	return picture
 }
 
-// urgency orders tasks by how much people want to see them.
+// urgency orders tasks: active and failed ones first.
 func urgency(state servov1.Task_State) int {
 	switch state {
 	case servov1.Task_RUNNING, servov1.Task_DISPATCHED, servov1.Task_FAILED, servov1.Task_RETRY_WAIT:

@@ -141,7 +141,7 @@ func checkDirectory(dir string) error {
 		return nil
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return fault.New(fault.InvalidArgument, fmt.Sprintf("there is no directory %q", dir), fault.Field("--dir"),
+		return fault.New(fault.InvalidArgument, fmt.Sprintf("directory %q does not exist", dir), fault.Field("--dir"),
 			fault.Remedy("create it, or omit the flag"), fault.Cause(err))
 	}
 	return nil

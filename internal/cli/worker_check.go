@@ -72,7 +72,7 @@ are left to other workers. Exits with 1 if there is an error.`,
 				return err
 			}
 			if len(report.Errors) > 0 {
-				return withExit(exitFailed, fault.New(fault.Conflict, "the worker does not fit the manifest", fault.Remedy("correct what is listed above")))
+				return withExit(exitFailed, fault.New(fault.Conflict, "the worker does not fit the manifest", fault.Remedy("correct the errors listed above")))
 			}
 			return nil
 		},
@@ -82,7 +82,7 @@ are left to other workers. Exits with 1 if there is an error.`,
 	return cmd
 }
 
-// describeWorker asks a program what it can run.
+// describeWorker reads the handlers and pools of a program.
 func describeWorker(ctx context.Context, args []string) (d worker.Description, err error) {
 	ctx, cancel := context.WithTimeout(ctx, describePatience)
 	defer cancel()
@@ -108,7 +108,7 @@ func describeWorker(ctx context.Context, args []string) (d worker.Description, e
 	return d, nil
 }
 
-// workerReport is what is wrong between a worker and a manifest.
+// workerReport lists the mismatches between a worker and a manifest.
 type workerReport struct {
 	Fits     int      `json:"fits"` // assets that the worker can run
 	Errors   []string `json:"errors"`
@@ -133,7 +133,7 @@ func (r *workerReport) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
-// compareWorker compares what a worker can run with what a manifest needs of its pools.
+// compareWorker compares the handlers of a worker with the assets of a manifest.
 func compareWorker(m *asset.Manifest, d worker.Description) *workerReport {
 	report := &workerReport{Errors: []string{}, Warnings: []string{}}
 	used := map[string]bool{}

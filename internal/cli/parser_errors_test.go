@@ -15,11 +15,11 @@ import (
 	"go.arco.dev/servo/internal/cli"
 )
 
-// ofParsers is how parsers of Go speak.
+// ofParsers matches messages of Go's parsers.
 var ofParsers = regexp.MustCompile(`strconv\.|time: |json: |yaml: |proto:|cannot unmarshal|unmarshal error|invalid character|invalid syntax|parsing "|!!(str|map|seq|int)|parse error|parse "|ParseAddr|ParsePrefix|pflag|into (map|\[\]|\*|[a-z]+\.[A-Z])|did not find expected|value out of range|unexpected end of JSON`)
 
-// TestErrorsOfParsersAreExplained gives values that cannot be read to every flag of every command,
-// and files that cannot be read to all that read files.
+// TestErrorsOfParsersAreExplained passes invalid values to every flag of every command, and invalid
+// files to all commands that read files.
 func TestErrorsOfParsersAreExplained(t *testing.T) {
 	t.Parallel()
 	refuse := func(stdin string, args ...string) {
