@@ -51,35 +51,8 @@ at once.`,
   servo worker --server a:8081 --server b:8081 --pool big --pool default --pass-env AWS_REGION`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := readSettings(cmd.Flags(), environmentOf(cmd.Context()))
-			if err != nil {
-				return err
-			}
-			if options.TLS, err = settings.encryption(); err != nil {
-				return err
-			}
-			if options.Logger, err = log.logger(cmd.ErrOrStderr()); err != nil {
-				return err
-			}
-			if err := checkDirectory(exec.Dir); err != nil {
-				return err
-			}
-			if keyFile != "" {
-				if settings.APIKey, err = worker.ReadKey("--api-key-file", keyFile); err != nil {
-					return err
-				}
-			}
-			options.Servers, options.APIKey, options.Exec, options.HTTP = settings.Servers, settings.APIKey, &exec, true
-			if options.ID == "" {
-				options.ID = hostPID("worker")
-			}
-			traces, err := telemetry.FromEnv(cmd.Context(), os.Getenv, telemetry.Service{Name: "servo-worker", Version: thisBuild().Version}, options.Logger)
-			if err != nil {
-				return err
-			}
-			defer stopTraces(cmd.Context(), traces, options.Logger)
-			options.Tracer = traces.Tracer()
-			return runWorker(cmd.Context(), servo.NewWorker(options))
+			options.Exec = &exec
+			return startWorker(cmd, options, keyFile, log)
 		},
 	}
 	flags := cmd.Flags()
@@ -98,6 +71,39 @@ at once.`,
 	flags.StringVar(&exec.Dir, "dir", "", "directory of commands (default: a new one each, deleted afterwards)")
 	addLogging(cmd, &log, "info")
 	return cmd
+}
+
+// startWorker completes the options from the settings and runs a worker.
+func startWorker(cmd *cobra.Command, options servo.WorkerOptions, keyFile string, log logging) error {
+	settings, err := readSettings(cmd.Flags(), environmentOf(cmd.Context()))
+	if err != nil {
+		return err
+	}
+	if options.TLS, err = settings.encryption(); err != nil {
+		return err
+	}
+	if options.Logger, err = log.logger(cmd.ErrOrStderr()); err != nil {
+		return err
+	}
+	if err := checkDirectory(options.Exec.Dir); err != nil {
+		return err
+	}
+	if keyFile != "" {
+		if settings.APIKey, err = worker.ReadKey("--api-key-file", keyFile); err != nil {
+			return err
+		}
+	}
+	options.Servers, options.APIKey, options.HTTP = settings.Servers, settings.APIKey, true
+	if options.ID == "" {
+		options.ID = hostPID("worker")
+	}
+	traces, err := telemetry.FromEnv(cmd.Context(), os.Getenv, telemetry.Service{Name: "servo-worker", Version: thisBuild().Version}, options.Logger)
+	if err != nil {
+		return err
+	}
+	defer stopTraces(cmd.Context(), traces, options.Logger)
+	options.Tracer = traces.Tracer()
+	return runWorker(cmd.Context(), servo.NewWorker(options))
 }
 
 // runWorker works until the context ends; a second signal aborts it.
