@@ -96,7 +96,7 @@ func TestAdminCommand(t *testing.T) {
 	db.Exec(t, `UPDATE servo.runs SET pipeline = 'spoilt'`)
 	code, stdout, stderr = servo(t, db.URL, "admin", "projections", "verify", "--tenant", "acme", "-o", "json")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "error: 1 divergence (mend a run with servo admin repair")
+	require.Contains(t, stderr, "error: 1 divergence (find the cause, then repair a run: servo admin repair")
 	var report verify.Report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
 	require.Equal(t, []verify.Divergence{{
