@@ -46,10 +46,7 @@ var allowed = []*regexp.Regexp{
 // unreviewed are folders whose texts are still to be rewritten.
 var unreviewed = []string{
 	"client",
-	"docs/guides/backup.md",
-	"docs/guides/operate.md",
-	"docs/guides/schedule.md",
-	"docs/runbooks",
+	"docs/runbooks/runs-are-late.md",
 	"examples",
 	"internal/engine",
 	"internal/loops",
