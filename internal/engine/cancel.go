@@ -18,7 +18,10 @@ type Cancel struct {
 	Reason   string
 	TimedOut bool // because it took longer than Limit
 	Limit    time.Duration
-	Meta     event.Meta
+	// Alone cancels in a transaction of its own, not in a batch with other commands: the caller commits
+	// its answer with it.
+	Alone bool
+	Meta  event.Meta
 }
 
 // Cancelled is the answer to a cancel.
@@ -30,15 +33,14 @@ type Cancelled struct {
 // CancelRun marks a run, ends the tasks that nobody holds, and asks the workers of the
 // others to stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
-	if store.InCall(ctx) {
+	if c.Alone {
 		return e.cancelAlone(ctx, c)
 	}
 	answer, err := e.control.Do(ctx, controlRequest{cancel: &c})
 	return answer.cancel, err
 }
 
-// cancelAlone cancels a run in a transaction of its own, for a call whose answer is committed with its
-// effect: the transaction of a batch has the effects of other calls too.
+// cancelAlone cancels a run in a transaction of its own.
 func (e *Engine) cancelAlone(ctx context.Context, c Cancel) (Cancelled, error) {
 	results, err := e.runSomeCancels(ctx, []*Cancel{&c})
 	if err != nil {

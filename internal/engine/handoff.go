@@ -49,10 +49,11 @@ type takenClaim struct {
 }
 
 // handOff queues and leases the tasks that the transaction has made ready. The caller must end the
-// handoff with the transaction.
+// handoff with the transaction. A transaction that is committed with the answer of an API call makes no
+// task ready (it cancels), so no claim waits for the commit of a caller.
 func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handoff, error) {
 	fresh := w.fresh()
-	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() || store.InCall(ctx) {
+	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() {
 		return nil, nil //nolint:nilnil // no handoff is no error
 	}
 	asking := w.asking()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store"
@@ -218,15 +217,16 @@ func (e *Engine) ListLocks(ctx context.Context, owner id.Tenant, after string, m
 	return e.store.ListLocks(ctx, owner, after, most)
 }
 
-// ReleaseLock cancels the run that holds a lock. The lock is free when that run has ended.
-func (e *Engine) ReleaseLock(ctx context.Context, owner id.Tenant, key, reason string, meta event.Meta) (Lock, Cancelled, error) {
-	lock, err := e.store.GetLock(ctx, owner, key)
+// ReleaseLock cancels the run that holds a lock of the tenant that the cancel names. The lock is free
+// when that run has ended.
+func (e *Engine) ReleaseLock(ctx context.Context, key string, c Cancel) (Lock, Cancelled, error) {
+	lock, err := e.store.GetLock(ctx, c.Tenant, key)
 	if err != nil {
 		return Lock{}, Cancelled{}, err
 	}
-	if reason == "" {
-		reason = fmt.Sprintf("its lock %s was released", key)
+	if c.Run = lock.Run; c.Reason == "" {
+		c.Reason = fmt.Sprintf("its lock %s was released", key)
 	}
-	cancelled, err := e.CancelRun(ctx, Cancel{Tenant: owner, Run: lock.Run, Reason: reason, Meta: meta})
+	cancelled, err := e.CancelRun(ctx, c)
 	return lock, cancelled, err
 }

@@ -29,7 +29,7 @@ func (s lockService) ReleaseLock(ctx context.Context, req *servov1.ReleaseLockRe
 	if err != nil {
 		return nil, err
 	}
-	lock, _, err := s.engine.ReleaseLock(ctx, tenant, req.GetKey(), req.GetReason(), intercept.Meta(ctx))
+	lock, _, err := s.engine.ReleaseLock(ctx, req.GetKey(), engine.Cancel{Tenant: tenant, Reason: req.GetReason(), Alone: store.InCall(ctx), Meta: intercept.Meta(ctx)})
 	if err != nil {
 		return nil, err
 	}

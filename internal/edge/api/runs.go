@@ -240,7 +240,7 @@ func (s runService) CancelRun(ctx context.Context, req *servov1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.engine.CancelRun(ctx, engine.Cancel{Tenant: key.Tenant, Run: key.Run, Reason: req.GetReason(), Meta: intercept.Meta(ctx)}); err != nil {
+	if _, err := s.engine.CancelRun(ctx, engine.Cancel{Tenant: key.Tenant, Run: key.Run, Reason: req.GetReason(), Alone: store.InCall(ctx), Meta: intercept.Meta(ctx)}); err != nil {
 		return nil, err
 	}
 	return s.readRun(ctx, req.GetTenant(), key)
