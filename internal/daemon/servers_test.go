@@ -156,7 +156,7 @@ func TestServers(t *testing.T) {
 		admits(t, first, "a")
 		b := servertest.StartWith(t, daemon.Config{
 			DatabaseURL: db.URL, ListenURL: proxy.URL, Name: "b", Engine: never,
-			Logger: hears("not listening to other servers: looking from time to time instead", deaf),
+			Logger: hears("not receiving notices of other servers; polling instead", deaf),
 		})
 		proxy.CutAll()
 		<-deaf

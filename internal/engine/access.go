@@ -15,8 +15,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// CreateAPIKey makes a key of a tenant, or of the installation if it is the zero one, and gives
-// its secret: it is not shown again. Life is how long it lives; 0 is for ever.
+// CreateAPIKey creates a key of a tenant, or of the installation if the tenant is zero, and returns its
+// secret, which is not shown again. Life is how long the key is valid; 0 sets no end.
 func (e *Engine) CreateAPIKey(ctx context.Context, owner id.Tenant, settings access.Settings, life time.Duration, meta event.Meta) (made access.Key, secret access.Secret, err error) {
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		now, err := tx.Clock(ctx)
@@ -46,8 +46,8 @@ func (e *Engine) CreateAPIKey(ctx context.Context, owner id.Tenant, settings acc
 	return made, secret, err
 }
 
-// Bootstrap makes a platform key, unless there is one that is alive. Force makes it all the
-// same, for an installation whose keys are lost.
+// Bootstrap creates a platform key, unless a valid one exists. Force creates it in any case, for an
+// installation whose keys are lost.
 func (e *Engine) Bootstrap(ctx context.Context, name string, force bool, meta event.Meta) (made access.Key, secret access.Secret, err error) {
 	settings := access.Settings{Name: name, Role: access.Platform}
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -63,8 +63,8 @@ func (e *Engine) Bootstrap(ctx context.Context, name string, force bool, meta ev
 			return err
 		}
 		if alive > 0 && !force {
-			return fault.New(fault.Conflict, fmt.Sprintf("there are platform keys already: %d", alive),
-				fault.Remedy("make further keys with one of them: servo keys create; if they are lost, say --force, and revoke them with the new one"))
+			return fault.New(fault.Conflict, fmt.Sprintf("platform keys exist: %d", alive),
+				fault.Remedy("create further keys with one of them: servo keys create; if they are lost, pass --force and revoke them with the new key"))
 		}
 		if secret, err = access.NewSecret(rand.Reader); err != nil {
 			return err
@@ -75,8 +75,8 @@ func (e *Engine) Bootstrap(ctx context.Context, name string, force bool, meta ev
 	return made, secret, err
 }
 
-// mayServe refuses a tenant worker keys of pools that do not belong to it: the tasks of others
-// are in them.
+// mayServe refuses a tenant worker keys of pools that it does not own: they have tasks of other
+// tenants.
 func mayServe(ctx context.Context, tx *store.Tx, owner id.Tenant, settings access.Settings) error {
 	if owner == (id.Tenant{}) || len(settings.Pools) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func mayServe(ctx context.Context, tx *store.Tx, owner id.Tenant, settings acces
 	for i, name := range settings.Pools {
 		if !owned[name] {
 			return fault.New(fault.InvalidArgument, fmt.Sprintf("the pool %s does not belong to the tenant", name), fault.Field(fmt.Sprintf("pools[%d]", i)),
-				fault.Remedy("use a pool whose owner is the tenant; keys of other pools are made by the installation's operators"))
+				fault.Remedy("use a pool whose owner is the tenant; the operators of the installation create keys of other pools"))
 		}
 	}
 	return nil
@@ -126,8 +126,8 @@ func insertAPIKey(ctx context.Context, tx *store.Tx, owner id.Tenant, secret acc
 	return made, tx.AppendEntityEvents(ctx, begun)
 }
 
-// RotateAPIKey makes a key that may do the same as another, which is believed for the overlap.
-// It lives as long from now as the other was meant to from its beginning.
+// RotateAPIKey creates a key with the permissions of another, which stays valid for the overlap. The new
+// key is valid for as long as the other was when it was created.
 func (e *Engine) RotateAPIKey(ctx context.Context, owner id.Tenant, key string, overlap time.Duration, meta event.Meta) (made, before access.Key, secret access.Secret, err error) {
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if before, err = tx.LockKey(ctx, owner, key); err != nil {
@@ -155,7 +155,7 @@ func (e *Engine) RotateAPIKey(ctx context.Context, owner id.Tenant, key string, 
 		if before, err = before.Evolve(over); err != nil {
 			return err
 		}
-		if err := tx.UpdateKey(ctx, before); err != nil { // the name is given up first: it is that of the new one from now on
+		if err := tx.UpdateKey(ctx, before); err != nil { // first, since the new key takes over the name
 			return err
 		}
 		if err := tx.AppendEntityEvents(ctx, over); err != nil {
@@ -167,7 +167,7 @@ func (e *Engine) RotateAPIKey(ctx context.Context, owner id.Tenant, key string, 
 	return made, before, secret, err
 }
 
-// RevokeAPIKey ends a key at once. Revoking it again changes nothing.
+// RevokeAPIKey revokes a key at once. Revoking it again changes nothing.
 func (e *Engine) RevokeAPIKey(ctx context.Context, owner id.Tenant, key, reason string, meta event.Meta) (revoked access.Key, err error) {
 	if err := platform.CheckNote("reason", reason, platform.MaxReasonLength); err != nil {
 		return revoked, err

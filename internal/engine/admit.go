@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// workerAlive is how long a worker counts as one that will take tasks, after it was seen
-	// last. A claim may wait for a minute.
+	// workerAlive is how long after its last sign of life a worker counts as live. A claim may wait for
+	// a minute.
 	workerAlive = 90 * time.Second
 	// unknownCost is what a task is charged whose asset has never run, in worker-seconds.
 	unknownCost = 1.0
-	// queueAhead is the part of a pool's capacity that is queued for when all of it is taken. A
-	// tenant that arrives is served after these tasks, so they are few: a quarter of the
-	// capacity is taken within a quarter of a task's length.
+	// queueAhead is the part of a pool's capacity that is queued while all of it is in use. A tenant
+	// that arrives is served after these tasks, so they are few: workers take a quarter of the
+	// capacity within a quarter of a task's length.
 	queueAhead = 4
 	// roundsAhead is for how many rounds of admission the queue lasts at the pace at which
 	// workers take tasks: with short tasks that is more than a part of their capacity.
 	roundsAhead = 3
-	// maxFold bounds the notes of other transactions that one round takes in.
+	// maxFold bounds the settlements of other transactions that one round applies.
 	maxFold = 10_000
 )
 
-// Admit moves ready tasks into their pools' queues under the admission duty: of each pool in
-// fair shares, within the tenants' quotas, and no more than its workers will take soon. It
-// returns how many it moved, and whether the next round may follow at once.
+// Admit moves ready tasks into their pools' queues under the admission duty: in fair shares, within the
+// tenants' quotas, and no more than the workers will take soon. It returns how many it moved, and
+// whether the next round may follow at once.
 //
-// It reads the tenants that come next, not all that wait: its cost follows what it admits.
+// It reads the tenants that come next, not all that wait, so its cost grows with what it admits.
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
 	begun := time.Now()
-	defer e.toldRound(begun, &admitted, &err)
+	defer e.observeRound(begun, &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		admitted, more = 0, false
 		if err := tx.HoldDuty(ctx, duty); err != nil {
@@ -75,8 +75,8 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		var left bool
 		admitted, left, more, err = w.admit(pools, tasks)
 		e.pace.queued(pools)
-		more = more || folded == maxFold || held // behind what is held there may be others
-		e.signals.SetFull(left)                  // then whatever makes room wakes admission
+		more = more || folded == maxFold || held // other tasks may come after the held ones
+		e.signals.SetFull(left)                  // then every change that makes room wakes admission
 		return err
 	})
 	if admitted > 0 {
@@ -86,8 +86,9 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 }
 
 // heads is how many tenants of each pool a round reads. In a pool with room for n tasks at most
-// n tenants are served. One of them may have no room left in its quota because other pools take
-// it, which are at most as many as these have room for; one more tells what those owe that leave.
+// n tenants are served. Some of them may have no room left in their quota because other pools use
+// it; these are at most as many as the other pools have room for. One more shows what is charged to
+// those that leave.
 func (c Config) heads(pools store.ReadyPools, most int) []int32 {
 	total := 0
 	for _, p := range pools.Rooms {
@@ -103,8 +104,8 @@ func (c Config) heads(pools store.ReadyPools, most int) []int32 {
 	return heads
 }
 
-// RecountShares counts anew what is in flight, under the duty: once when a server takes it
-// over, and from time to time, since a repair may have moved tasks on its own.
+// RecountShares counts the tasks in flight again, under the duty: when a server takes it over, and from
+// time to time, since a repair may have moved tasks.
 func (e *Engine) RecountShares(ctx context.Context, duty store.Duty) error {
 	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if err := tx.HoldDuty(ctx, duty); err != nil {
@@ -119,12 +120,12 @@ type poolRound struct {
 	pool   string
 	clock  float64
 	room   int
-	whole  bool // nothing bounds it but the size of a round
-	cut    bool // there may be more shares than were read
+	whole  bool // only the size of a round bounds it
+	cut    bool // more shares may exist than were read
 	shares []shareRound
-	queued int // what was queued before, and what the round has added
+	queued int // tasks that were queued before, and those that the round has added
 
-	sets []string         // digests of what its live workers can run
+	sets []string         // digests of the capabilities of its live workers
 	can  poolCapabilities // the same, looked up
 }
 
@@ -133,10 +134,10 @@ type shareRound struct {
 	store.ReadyShare
 
 	room int // by the tenant's quota
-	most int // how many of its tasks are looked at
+	most int // how many of its tasks are read
 }
 
-// round says how much room each pool and each tenant has.
+// round computes how much room each pool and each tenant has.
 func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 	byPool := map[string]*poolRound{}
 	var pools []*poolRound
@@ -168,9 +169,9 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 	return pools
 }
 
-// splitQuotas divides what a tenant may still have in flight among the pools that have room
-// for it: its quota is for all pools together. What one of them does not need, the others get
-// in the next round.
+// splitQuotas divides the free part of a tenant's quota among the pools that have room for it, since the
+// quota is for all pools together. A part that one pool does not need is for the others in the next
+// round.
 func splitQuotas(pools []*poolRound) {
 	waits := map[id.Tenant]int{}
 	for _, p := range pools {
@@ -225,9 +226,9 @@ func poolRoom(s store.PoolRoom, config Config, most int) int {
 	return max(0, room)
 }
 
-// takeReady locks the tasks that the round looks at: of each share those that come next by
-// priority, and where it is their turn those that are ready longest. Tasks of paused assets and
-// those that no worker can run are held: they leave the order.
+// takeReady locks the tasks that the round considers: of each share those that come next by priority,
+// and where it is their turn those that are ready longest. Tasks of paused assets and those that no
+// worker can run are held: they leave the order.
 func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map[store.ShareKey][]store.ReadyTask, held bool, err error) {
 	ask := looksOf(pools)
 	ranked, err := tx.TakeReady(ctx, ask.keys, ask.mosts)
@@ -282,8 +283,8 @@ func looksOf(pools []*poolRound) looks {
 	return l
 }
 
-// inTurn gives the tasks of each share in the order in which they are admitted, without those
-// that are held: because they are paused, or because no worker can run them.
+// inTurn returns the tasks of each share in the order of admission, without those that are held because
+// they are paused or because no worker can run them.
 func inTurn(pools []*poolRound, ranked, oldest []store.ReadyTask, held map[id.Task]bool) map[store.ShareKey][]store.ReadyTask {
 	can := make(map[string]poolCapabilities, len(pools))
 	for _, p := range pools {
@@ -309,8 +310,8 @@ func inTurn(pools []*poolRound, ranked, oldest []store.ReadyTask, held map[id.Ta
 	return byShare
 }
 
-// admit queues the tasks of a round in the order that is fair, and charges their tenants.
-// Left reports that something stays ready, more that there was room for it.
+// admit queues the tasks of a round in fair order and charges their tenants. Left reports that tasks stay
+// ready, more that there was room for them.
 func (w *working) admit(pools []*poolRound, tasks map[store.ShareKey][]store.ReadyTask) (admitted int, left, more bool, err error) {
 	taken := map[id.Tenant]int{}
 	var charged []store.ReadyShare
@@ -362,8 +363,8 @@ func (w *working) clock(pool string, at float64) {
 	w.changes.Clocks[pool] = at
 }
 
-// fill queues tasks of one pool in the order that is fair, after so many that the round has
-// admitted to others. It gives the shares as they are then, and how many tasks of each it took.
+// fill queues tasks of one pool in fair order, after those that the round has admitted to other pools. It
+// returns the shares afterwards, and how many tasks of each it queued.
 func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask, admitted int) (shares []fair.Share, taken []int, clock float64, err error) {
 	shares = make([]fair.Share, len(p.shares))
 	for i, s := range p.shares {

@@ -15,21 +15,21 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Bounds of what is done about alerts at once.
+// Bounds of one transaction about alerts.
 const (
 	maxAlertChanges = 1000
 	messageLease    = time.Minute
 	maxMessageError = 500
 )
 
-const watcher = "watch" // who raises and resolves alerts
+const watcher = "watch" // the actor of the events of alerts
 
-// Alerts gives a channel that closes when there may be messages to send.
+// Alerts is signalled when there may be messages to send.
 func (e *Engine) Alerts() <-chan struct{} { return e.signals.Wait(signal.Alert) }
 
-// Watch compares what holds now with the alerts that are open: it raises what is new, resolves
-// what is over, and writes the messages about both. More says that there was too much for one
-// transaction. Any server may do it at any time; one does at a time.
+// Watch compares the current conditions with the open alerts: it raises new ones, resolves those that are
+// over, and writes the messages about both. More reports that there were too many for one transaction. Any
+// server may call it at any time; one at a time works.
 func (e *Engine) Watch(ctx context.Context) (more bool, err error) {
 	var raised, resolved []alert.Alert
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -124,7 +124,7 @@ func changeAlerts(ctx context.Context, tx *store.Tx, now time.Time, begin []aler
 	return raised, resolved, tx.ChangeAlerts(ctx, now, raised, resolved, messages)
 }
 
-// messagesOf tells each channel what it hears of.
+// messagesOf creates the messages of alerts for the channels that receive them.
 func messagesOf(ctx context.Context, tx *store.Tx, raised, resolved []alert.Alert) (messages []alert.Message, err error) {
 	tenants := []id.Tenant{{}}
 	for _, alerts := range [][]alert.Alert{raised, resolved} {
@@ -140,29 +140,29 @@ func messagesOf(ctx context.Context, tx *store.Tx, raised, resolved []alert.Aler
 	for _, c := range channels {
 		byTenant[c.Tenant] = append(byTenant[c.Tenant], c)
 	}
-	tell := func(a alert.Alert, change alert.Change) {
-		heard := byTenant[a.Tenant]
+	add := func(a alert.Alert, change alert.Change) {
+		receivers := byTenant[a.Tenant]
 		if a.Tenant != (id.Tenant{}) {
-			heard = append(heard[:len(heard):len(heard)], byTenant[id.Tenant{}]...)
+			receivers = append(receivers[:len(receivers):len(receivers)], byTenant[id.Tenant{}]...)
 		}
-		for _, c := range heard {
-			// One that was made in between hears of no end without a beginning.
+		for _, c := range receivers {
+			// A channel that was created in between receives no end without a beginning.
 			if c.Receives(a) && !c.CreatedAt.After(a.RaisedAt) {
 				messages = append(messages, alert.Message{Alert: a, Channel: c, Change: change})
 			}
 		}
 	}
 	for _, a := range raised {
-		tell(a, alert.Begun)
+		add(a, alert.Begun)
 	}
 	for _, a := range resolved {
-		tell(a, alert.Ended)
+		add(a, alert.Ended)
 	}
 	return messages, nil
 }
 
-// TakeMessages takes up to most messages that are due. Whoever takes them says what came of
-// each within a minute, or another takes them again. Now is the database's time.
+// TakeMessages leases up to most messages that are due. The caller reports the outcome of each within
+// MessageLease, or another server takes them again. Now is the database's time.
 func (e *Engine) TakeMessages(ctx context.Context, most int) (taken []alert.Message, now time.Time, err error) {
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if now, err = tx.Clock(ctx); err != nil {
@@ -174,11 +174,10 @@ func (e *Engine) TakeMessages(ctx context.Context, most int) (taken []alert.Mess
 	return taken, now, err
 }
 
-// MessageLease is how long a message belongs to whoever has taken it.
+// MessageLease is how long a message is leased to the server that has taken it.
 func (*Engine) MessageLease() time.Duration { return messageLease }
 
-// MessageSent writes down that a message was heard, or why it was not: then it is tried again,
-// for a day.
+// MessageSent records that a message was delivered, or why it was not: then it is retried for a day.
 func (e *Engine) MessageSent(ctx context.Context, m alert.Message, failure string) error {
 	var settled store.Settled
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -199,7 +198,7 @@ func (e *Engine) MessageSent(ctx context.Context, m alert.Message, failure strin
 		return err
 	})
 	if err == nil && settled.Again.IsZero() {
-		e.signals.Publish(signal.Alert) // the end of the alert may go now
+		e.signals.Publish(signal.Alert) // the end of the alert may be sent now
 	}
 	if err == nil && failure != "" {
 		e.log.Warn("alert not delivered", "alert", m.Alert.ID, "channel", m.Channel.Name, "tries", m.Tries+1, "again", settled.Again, "error", failure)
@@ -207,8 +206,8 @@ func (e *Engine) MessageSent(ctx context.Context, m alert.Message, failure strin
 	return err
 }
 
-// CreateChannel makes a channel of a tenant, or of the installation if it is the zero one, and
-// gives its secret: it is not shown again.
+// CreateChannel creates a channel of a tenant, or of the installation if the tenant is zero, and returns its
+// secret, which is not shown again.
 func (e *Engine) CreateChannel(ctx context.Context, owner id.Tenant, settings alert.ChannelSettings, meta event.Meta) (made alert.Channel, secret []byte, err error) {
 	if settings.Severity == 0 {
 		settings.Severity = alert.Low
@@ -247,7 +246,7 @@ func (e *Engine) CreateChannel(ctx context.Context, owner id.Tenant, settings al
 	return made, secret, nil
 }
 
-// DeleteChannel ends a channel.
+// DeleteChannel deletes a channel.
 func (e *Engine) DeleteChannel(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
 	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		c, err := tx.LockChannel(ctx, owner, name)

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Cancel asks for a run to end.
+// Cancel requests the end of a run.
 type Cancel struct {
 	Tenant   id.Tenant
 	Run      id.Run
@@ -26,12 +26,12 @@ type Cancel struct {
 
 // Cancelled is the answer to a cancel.
 type Cancelled struct {
-	State  run.State // CANCELLING while workers hold tasks, else the end
-	Repeat bool      // it was being cancelled, or had ended by a cancel
+	State  run.State // CANCELLING while workers hold tasks, else a terminal state
+	Repeat bool      // an earlier cancel has marked or ended it
 }
 
-// CancelRun marks a run, ends the tasks that nobody holds, and asks the workers of the
-// others to stop. A run that ended in another way cannot be cancelled any more.
+// CancelRun marks a run, ends its tasks that are not leased, and requests the workers of the others to
+// stop. A run that ended in another way cannot be cancelled any more.
 func (e *Engine) CancelRun(ctx context.Context, c Cancel) (Cancelled, error) {
 	if c.Alone {
 		return e.cancelAlone(ctx, c)

@@ -23,18 +23,18 @@ const (
 	maxCapabilityLength = 300
 	// maxSets bounds the lists that a server remembers. They are few: one for each build.
 	maxSets = 10_000
-	// releaseHeldBatch is how many tasks of a pool and capability return to the order at once.
+	// releaseHeldBatch is how many held tasks of a pool and capability are released at once.
 	releaseHeldBatch = 10_000
 )
 
-// capabilitySets are the sets that an engine has met, by what workers declare and by digest.
+// capabilitySets caches sets by the list that workers declare, and by digest.
 type capabilitySets struct {
 	mu       sync.Mutex
 	declared map[string]*capabilitySet
 	byDigest map[string]*capabilitySet
 }
 
-// of is the set of a list that a worker declares. A list is checked when it is new.
+// of returns the set of a list that a worker declares. A new list is validated.
 func (c *capabilitySets) of(list []string) (*capabilitySet, error) {
 	if len(list) == 0 {
 		return nil, nil //nolint:nilnil // a worker that declares nothing can run everything
@@ -72,8 +72,8 @@ func (c *capabilitySets) remember(s *capabilitySet) {
 	c.byDigest[s.digest] = s
 }
 
-// ofWorkers is what the live workers of a pool can run, by the digests of their sets. Sets that
-// this server has not met are read.
+// ofWorkers returns the capabilities of the live workers of a pool, by the digests of their sets. Sets that
+// are not cached are read.
 func (c *capabilitySets) ofWorkers(ctx context.Context, tx *store.Tx, digests []string) (poolCapabilities, error) {
 	if len(digests) == 0 || slices.Contains(digests, store.Everything) {
 		return poolCapabilities{everything: true, workers: len(digests) > 0}, nil
@@ -107,7 +107,7 @@ func (c *capabilitySets) ofWorkers(ctx context.Context, tx *store.Tx, digests []
 	return can, nil
 }
 
-// lookUp reads what the workers of each pool of a round can run.
+// lookUp reads the capabilities of the workers of each pool of a round.
 func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (err error) {
 	for _, p := range pools {
 		if p.can, err = e.capabilities.ofWorkers(ctx, tx, p.sets); err != nil {
@@ -117,8 +117,8 @@ func (e *Engine) lookUp(ctx context.Context, tx *store.Tx, pools []*poolRound) (
 	return nil
 }
 
-// MatchWorkers looks what the live workers can run: held tasks that a worker can run return to the
-// order, and up to most queued ones that none can run leave the queue. It says how many it looked at.
+// MatchWorkers compares tasks with the capabilities of the live workers: it releases held tasks that a worker
+// can run, and withdraws up to most queued ones that none can run. It returns how many it examined.
 func (e *Engine) MatchWorkers(ctx context.Context, most int) (looked int, err error) {
 	released := 0
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
@@ -142,8 +142,8 @@ func (e *Engine) MatchWorkers(ctx context.Context, most int) (looked int, err er
 	return max(looked, released), err
 }
 
-// withdraw makes queued tasks ready again. Their runs are locked first, so that a cancel meets each
-// task in one of the queues.
+// withdraw makes queued tasks ready again. Their runs are locked first, so that a cancel finds each task in
+// one of the queues.
 func withdraw(ctx context.Context, tx *store.Tx, w *working, candidates []store.TaskKey, lock func(context.Context, []store.TaskKey) ([]run.Task, error), reason string) error {
 	runs, err := tx.LockRuns(ctx, store.LockForMove, runKeys(candidates))
 	if err != nil {

@@ -49,9 +49,9 @@ func newCapabilitySet(list []string) *capabilitySet {
 	return s
 }
 
-// poolCapabilities are what the live workers of a pool can run.
+// poolCapabilities are the capabilities of the live workers of a pool.
 type poolCapabilities struct {
-	workers    bool // there are any: without workers nothing is held
+	workers    bool // the pool has workers; without any no task is held
 	everything bool
 	sets       []*capabilitySet
 }
@@ -60,7 +60,7 @@ func (p poolCapabilities) canRun(needs string) bool {
 	return p.everything || slices.ContainsFunc(p.sets, func(s *capabilitySet) bool { return s.canRun(needs) })
 }
 
-// lackingOf are the tasks that no worker of their pool can run, and what they need.
+// lackingOf returns the tasks that no worker of their pool can run, and the capabilities that they need.
 func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lacking, met []store.ReadyTask) {
 	byPool := make(map[string]poolCapabilities, len(pools))
 	for _, p := range pools {
@@ -79,7 +79,7 @@ func lackingOf(pools []*poolRound, tasks []store.ReadyTask) (lacking []store.Lac
 	return lacking, met
 }
 
-// lackingTasks are those of the tasks that no worker of their pool can run.
+// lackingTasks returns which tasks no worker of their pool can run.
 func lackingTasks(pools []*poolRound, tasks []store.HandoffTask) map[id.Task]bool {
 	lacks := map[id.Task]bool{}
 	for _, p := range pools {
@@ -92,7 +92,7 @@ func lackingTasks(pools []*poolRound, tasks []store.HandoffTask) map[id.Task]boo
 	return lacks
 }
 
-// describeNeed says what a worker must have, and how to get such a worker.
+// describeNeed names the capability that a worker must have, and how to start such a worker.
 func describeNeed(needs, pool string) (what, remedy string) {
 	if handler, isGo := run.HandlerOf(needs); isGo {
 		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
@@ -103,12 +103,12 @@ func describeNeed(needs, pool string) (what, remedy string) {
 	return "the capability " + needs, "start a worker for exec and http assets: servo worker --pool " + pool
 }
 
-// goWorkerRemedy is how a Go handler gets a worker.
+// goWorkerRemedy is how to start a worker for a Go handler.
 func goWorkerRemedy(handler, pool string) string {
 	return fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, pool)
 }
 
-// WorkerWarning is what assets of a pool need and no live worker of it has, all of one kind.
+// WorkerWarning are assets of one pool and kind that no live worker of the pool can run.
 type WorkerWarning struct {
 	Pool         string
 	Capabilities []string

@@ -10,8 +10,8 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// checkText refuses text that is too long or that PostgreSQL cannot keep. What it lets
-// through by mistake is found by the lane, which cannot say which field it was.
+// checkText refuses text that is too long or that PostgreSQL cannot store. A text that it misses is
+// refused by the lane, which cannot name the field.
 func checkText(field, text string, limit int) error {
 	if len(text) > limit {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit is %d", len(text), limit), fault.Field(field),
@@ -35,7 +35,7 @@ func checkRetry(p run.RetryPolicy) error {
 	return r.Check("retry")
 }
 
-// CheckIdempotencyKey refuses what is no idempotency key.
+// CheckIdempotencyKey refuses an invalid idempotency key.
 func CheckIdempotencyKey(key string) error {
 	message := ""
 	switch {

@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// ClaimRequest asks for queued tasks of pools.
+// ClaimRequest requests queued tasks of pools.
 type ClaimRequest struct {
 	Worker string
 	Claim  id.Claim  // the same id again gets the same leases
@@ -23,20 +23,20 @@ type ClaimRequest struct {
 	// Capabilities are what the worker can run; none is everything.
 	Capabilities []string
 	Max          int
-	Slots        int           // how many tasks the worker can hold; 0 is not said
+	Slots        int           // capacity of the worker; 0 is unknown
 	Lease        time.Duration // 0 is the default
 	// Unstarted is how long a lease lasts until its task is started, if that is shorter than the
 	// lease: a dispatcher renews it that often, and the start begins the lease of the worker.
 	Unstarted time.Duration
 	Wait      time.Duration // how long to wait for the first task
 	Start     bool          // start in the same step
-	// Presence says that the worker sends heartbeats: without a lease of its own choice, its
-	// leases end when it falls silent.
+	// Presence reports that the worker sends heartbeats: without a requested lease, its leases end when it
+	// falls silent.
 	Presence bool
 	Meta     event.Meta
 }
 
-// Lease is a claimed attempt with all that its worker needs.
+// Lease is a claimed attempt with all data that its worker needs.
 type Lease struct {
 	store.TaskKey
 	store.Assignment
@@ -47,7 +47,7 @@ type Lease struct {
 	FanOuts   int32
 	ExpiresAt time.Time
 	Deadline  time.Time     // set once started
-	Timeout   time.Duration // of this attempt: it may grow from one to the next
+	Timeout   time.Duration // of this attempt; a retry may have a longer one
 	Started   bool
 	Code      asset.Asset
 	// Upstream are the results of the tasks that its plan made it wait for, and of those that other
@@ -56,7 +56,7 @@ type Lease struct {
 	missing  []string // upstreams without a task; nil if all have one
 }
 
-// UpstreamResult is what an upstream task has left.
+// UpstreamResult is the result of an upstream task.
 type UpstreamResult = store.UpstreamResult
 
 // Limits of a claim.
@@ -67,8 +67,7 @@ const (
 	maxPoolLength = 100
 	minLease      = time.Second
 	maxLease      = time.Hour
-	// maxUpstreamBytes bounds the results that come along with one lease; larger ones are
-	// left for the worker to ask for.
+	// maxUpstreamBytes bounds the results that are sent with one lease; the worker requests larger ones.
 	maxUpstreamBytes = 64 << 10
 )
 
@@ -81,7 +80,7 @@ func (r ClaimRequest) validate() error {
 	case r.Max < 1 || r.Max > MaxClaim:
 		return fault.New(fault.InvalidArgument, "must be 1 to 1000", fault.Field("max"), fault.Remedy("claim fewer tasks at once"))
 	case r.Slots < 0 || r.Slots > MaxSlots:
-		return fault.New(fault.InvalidArgument, "must be 0 to 100000", fault.Field("slots"), fault.Remedy("say how many tasks the worker can hold"))
+		return fault.New(fault.InvalidArgument, "must be 0 to 100000", fault.Field("slots"), fault.Remedy("send how many tasks the worker runs at once"))
 	case len(r.Pools) == 0 || len(r.Pools) > maxPools:
 		return fault.New(fault.InvalidArgument, "must name 1 to 100 pools", fault.Field("pools"), fault.Remedy(`send the pools to serve, such as ["default"]`))
 	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxLease):
@@ -98,8 +97,8 @@ func (r ClaimRequest) validate() error {
 	return checkText("worker_id", r.Worker, maxTriggeredByLength)
 }
 
-// Claim leases queued tasks to a worker. It waits for the first one as long as asked,
-// outside of the lane, so that a waiting claim holds nothing back.
+// Claim leases queued tasks to a worker. It waits for the first one up to Wait, outside of the lane, so that
+// a waiting claim delays no other command.
 func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
@@ -133,9 +132,9 @@ func (e *Engine) Claim(ctx context.Context, r ClaimRequest) ([]Lease, error) {
 }
 
 // LeaseTimes is how long the leases of a claim last, and how long a heartbeat renews them. A claim
-// that asks for a time gets it. A worker that sends heartbeats and asks for none loses its leases
-// when it has been silent for WorkerTimeout, and a little more: it sends a heartbeat each third of
-// that time, so its last one may be as old when it falls silent.
+// that requests a duration gets it. A worker that sends heartbeats and requests none loses its leases when
+// it has been silent for WorkerTimeout, and a little more: it sends a heartbeat each third of that time, so
+// its last one may be as old when it falls silent.
 func (e *Engine) LeaseTimes(r ClaimRequest) (lease, renewal time.Duration) {
 	switch {
 	case r.Unstarted != 0:
@@ -240,7 +239,7 @@ type openClaim struct {
 	twin   *openClaim // the same claim id, earlier in the batch
 }
 
-// giveLeases gives the offered tasks to the claims of a batch that are not repeats.
+// giveLeases leases the offered tasks to the claims of a batch.
 func (w *working) giveLeases(claims []*openClaim) error {
 	for _, c := range claims {
 		for _, offer := range c.offers {
@@ -253,7 +252,7 @@ func (w *working) giveLeases(claims []*openClaim) error {
 	return nil
 }
 
-// giveTwins gives each claim what an earlier one with the same id has got.
+// giveTwins gives each claim the leases of an earlier one with the same id.
 func giveTwins(claims []*openClaim) {
 	for _, c := range claims {
 		if c.twin != nil {
@@ -262,7 +261,7 @@ func giveTwins(claims []*openClaim) {
 	}
 }
 
-// lease gives an offered task to a claim.
+// lease leases an offered task to a claim.
 func (w *working) lease(c *openClaim, offer store.Offer) error {
 	t := w.add(offer.Task)
 	if err := w.leaseTo(c.claimCommand, t, offer.Token); err != nil {
@@ -273,7 +272,7 @@ func (w *working) lease(c *openClaim, offer store.Offer) error {
 	return nil
 }
 
-// leaseTo gives a queued task to a claim.
+// leaseTo leases a queued task to a claim.
 func (w *working) leaseTo(c *claimCommand, t *liveTask, token int64) error {
 	err := w.decide(t, run.Claim{Token: token, Worker: c.Worker, Claim: c.Claim, Start: c.Start}, c.Meta)
 	if err != nil {
@@ -297,11 +296,10 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 	return l
 }
 
-// takeOffers locks the tasks that the claims of a batch will get, and no more: a locked task
-// that nobody gets would be passed over by other servers, and nothing would tell them that
-// it is free again. Each pool is asked once, in the order in which the claims name them:
-// asked again, it would offer what is locked already. Workers of one tenant ask apart, for
-// tasks of that tenant, and so do workers that can run different tasks.
+// takeOffers locks the tasks that the claims of a batch will get, and no more: other servers skip a locked
+// task, and no signal reports that it is free again. Each pool is read once, in the order in which the
+// claims name them: a second read would return the same locked tasks. Workers of one tenant are served by
+// their own read, and so are workers with other capabilities.
 func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	type queue struct {
 		store.ShareKey
@@ -393,7 +391,7 @@ func claimIDs(claims []*openClaim) []id.Claim {
 	return ids
 }
 
-// addCode looks up what each leased task executes, and what its upstreams have left.
+// addCode adds the code of each leased task, and the results of its upstreams.
 func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	var keys []store.DeploymentKey
 	for _, c := range claims {
@@ -416,8 +414,8 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*openClaim)
 	return addUpstream(ctx, tx, claims)
 }
 
-// addUpstream reads what the upstreams of all leased tasks have left: one statement, and
-// none if nothing waited for anything.
+// addUpstream adds the results of the upstreams of all leased tasks: one statement, and none without
+// upstreams.
 func addUpstream(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	var tasks []store.UpstreamsOf
 	var waited []*Lease

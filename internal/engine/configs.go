@@ -20,53 +20,53 @@ import (
 // MaxConfigsPerSave bounds one request.
 const MaxConfigsPerSave = 1000
 
-// SaveMode says which configs a save may meet.
+// SaveMode is which configs a save accepts.
 type SaveMode int
 
 // The modes of a save.
 const (
-	SaveAny SaveMode = iota // create or change
-	SaveNew                 // it must not exist
-	SaveOld                 // it must exist
+	SaveAny SaveMode = iota // create or update
+	SaveNew                 // create: the config must not exist
+	SaveOld                 // update: the config must exist
 )
 
-// SaveConfig is one config as it should be.
+// SaveConfig is the wanted state of one config.
 type SaveConfig struct {
 	Name    string
 	Spec    config.Spec
-	Enabled *bool // nil leaves it as it is; a new one is enabled
-	Version int32 // that the caller has seen; 0 does not ask
+	Enabled *bool // nil keeps the state; a new config is enabled
+	Version int32 // expected version; 0 accepts any
 	Mode    SaveMode
 }
 
-// How many configs are too many to be worked out within the usual pause of a transaction, and how long it
-// may be then. No task waits for the locks of configs.
+// A save of more than manyConfigs gets a longer timeout between two statements, since it computes their
+// slots in between. No task waits for the locks of configs.
 const (
 	manyConfigs = 50
 	pauseOfMany = 30 * time.Second
 )
 
-// SaveConfigs asks for configs of one workspace.
+// SaveConfigs requests configs of one workspace.
 type SaveConfigs struct {
 	Tenant    id.Tenant
 	Workspace string // "" is the default one
 	Configs   []SaveConfig
 	Reason    string
-	DryRun    bool // says what would change, and changes nothing
-	// Coming are names of configs that will be saved before these; a dry run takes them for known.
+	DryRun    bool // returns what would change, and changes nothing
+	// Coming are names of configs that will be saved before these; a dry run treats them as existing.
 	Coming []string
 	Meta   event.Meta
 }
 
-// SavedConfig is what became of one.
+// SavedConfig is the result of one.
 type SavedConfig struct {
 	Before  *store.ConfigState // nil if it is new
 	After   store.ConfigState
 	Changed bool
 }
 
-// SaveConfigs creates and changes configs: all of them, or none if one is wrong. The error
-// names the config by its place, such as configs[3].trigger.cron, unless there is only one.
+// SaveConfigs creates and updates configs: all of them, or none if one is invalid. The error names the
+// config by its place, such as configs[3].trigger.cron, unless there is only one.
 func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedConfig, err error) {
 	if len(r.Configs) == 0 || len(r.Configs) > MaxConfigsPerSave {
 		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("has %d configs", len(r.Configs)), fault.Field("configs"), fault.Remedy("send 1 to 1000 at once"))
@@ -83,7 +83,7 @@ func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedC
 			return nil, r.at(i, err)
 		}
 		if seen[c.Name] {
-			return nil, r.at(i, fault.New(fault.InvalidArgument, c.Name+" is there twice", fault.Field("name"), fault.Remedy("say it once")))
+			return nil, r.at(i, fault.New(fault.InvalidArgument, "duplicate name "+c.Name, fault.Field("name"), fault.Remedy("remove one of them")))
 		}
 		seen[c.Name] = true
 	}
@@ -97,7 +97,7 @@ func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedC
 	return saved, err
 }
 
-// at puts the place of a config in front of the field of a fault.
+// at prefixes the field of a fault with the place of its config.
 func (r SaveConfigs) at(i int, err error) error {
 	if len(r.Configs) == 1 || err == nil {
 		return err
@@ -119,7 +119,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 		return nil, fault.New(fault.NotFound, "no workspace "+r.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
 	}
 	w := workspaces[0]
-	if namesOthers(r.Configs) { // who changes which configs name which takes turns
+	if namesOthers(r.Configs) { // one transaction at a time changes references
 		if _, err := tx.LockWorkspace(ctx, r.Tenant, w.Name); err != nil {
 			return nil, err
 		}
@@ -185,8 +185,8 @@ func clone(c *store.ConfigState) *store.ConfigState {
 	return &copied
 }
 
-// lockByName locks the configs that exist, and those that they name: whoever deletes one of
-// these waits.
+// lockByName locks the existing configs of a request and those that they name, so that none of these is
+// deleted meanwhile.
 func lockByName(ctx context.Context, tx *store.Tx, w store.Workspace, configs []SaveConfig) (map[string]*store.ConfigState, error) {
 	var names []store.ConfigName
 	seen := map[string]bool{}
@@ -220,7 +220,7 @@ func lockByName(ctx context.Context, tx *store.Tx, w store.Workspace, configs []
 	return existing, err
 }
 
-// activeCode is what the workspace runs; nil if nothing was deployed.
+// activeCode is the active deployment of a workspace; nil if it has none.
 func (e *Engine) activeCode(ctx context.Context, tx *store.Tx, w store.Workspace) (*deployment, error) {
 	if w.Active == nil {
 		return nil, nil
@@ -229,14 +229,14 @@ func (e *Engine) activeCode(ctx context.Context, tx *store.Tx, w store.Workspace
 	return found[*w.Active], err
 }
 
-// save makes one config what it should be, and reports whether that changes anything.
+// save creates or updates one config, and reports whether that changes anything.
 func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, refs references, now time.Time, r SaveConfigs) (changed bool, err error) {
 	isNew := c.Version == 0
 	switch {
 	case isNew && want.Mode == SaveOld:
 		return false, fault.New(fault.NotFound, "no config "+want.Name, fault.Field("name"), fault.Remedy("check the name"))
 	case !isNew && want.Mode == SaveNew:
-		return false, fault.New(fault.AlreadyExists, "config "+want.Name+" exists", fault.Field("name"), fault.Remedy("choose another name, or change the one that is there"))
+		return false, fault.New(fault.AlreadyExists, "config "+want.Name+" exists", fault.Field("name"), fault.Remedy("choose another name, or update that config"))
 	case want.Version != 0 && want.Version != c.Version:
 		return false, staleConfig(c.Version, want.Version)
 	}
@@ -296,7 +296,7 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, r
 	return changed, nil
 }
 
-// sameJSON compares by what is stored, since numbers and objects come back in another form.
+// sameJSON compares the stored forms, since PostgreSQL returns numbers and objects in another form.
 func sameJSON(a, b any) (bool, error) {
 	first, err := canon.Digest(a)
 	if err != nil {
@@ -317,7 +317,7 @@ func (l *ledger) enable(c *store.ConfigState, s *schedule.Schedule, on bool, rea
 
 func staleConfig(current, seen int32) error {
 	return fault.New(fault.Conflict, fmt.Sprintf("the config has version %d by now, not %d", current, seen), fault.Field("version"),
-		fault.Remedy("read the config again and change what is there now"), fault.Value("version", current))
+		fault.Remedy("reload the config and apply the change to it"), fault.Value("version", current))
 }
 
 // runnable refuses a spec that the workspace's code cannot run.
@@ -333,13 +333,13 @@ func runnable(code *deployment, spec config.Spec, workspace string) error {
 	return err
 }
 
-// ChangeConfig is something asked of one config.
+// ChangeConfig requests a change of one config.
 type ChangeConfig struct {
 	Tenant  id.Tenant
 	Config  id.Config
-	Version int32 // that the caller has seen; 0 does not ask
+	Version int32 // expected version; 0 accepts any
 	Reason  string
-	Force   bool // delete it although others depend on it
+	Force   bool // delete it even if others depend on it
 	Meta    event.Meta
 }
 
@@ -353,7 +353,7 @@ func (e *Engine) PauseConfig(ctx context.Context, r ChangeConfig) (store.ConfigS
 	})
 }
 
-// ResumeConfig lets the next slot fire: those that have passed are accounted for.
+// ResumeConfig resumes the slots of a config. Those that have passed are recorded as skipped.
 func (e *Engine) ResumeConfig(ctx context.Context, r ChangeConfig) (store.ConfigState, error) {
 	return e.changeConfig(ctx, r, func(l *ledger, c *store.ConfigState, s *schedule.Schedule, now time.Time) error {
 		if c.PausedAt.IsZero() && c.Enabled {
@@ -373,10 +373,10 @@ func (e *Engine) ResumeConfig(ctx context.Context, r ChangeConfig) (store.Config
 	})
 }
 
-// maxMove bounds how far ahead a slot may be moved: what the ledger keeps.
+// maxMove bounds how far ahead a slot may be moved, by the retention of the ledger.
 const maxMove = 400 * 24 * time.Hour
 
-// MoveSlot puts the next slot of a config elsewhere.
+// MoveSlot moves the next slot of a config to another time.
 func (e *Engine) MoveSlot(ctx context.Context, r ChangeConfig, to time.Time) (store.ConfigState, error) {
 	to = to.UTC().Truncate(time.Microsecond)
 	return e.changeConfig(ctx, r, func(l *ledger, c *store.ConfigState, s *schedule.Schedule, now time.Time) error {
@@ -386,15 +386,15 @@ func (e *Engine) MoveSlot(ctx context.Context, r ChangeConfig, to time.Time) (st
 		case !to.After(now) || to.Sub(now) > maxMove || !to.After(c.DecidedUntil):
 			return fault.New(fault.InvalidArgument, "must lie in the future, at most 400 days ahead", fault.Field("slot"), fault.Remedy("send a time such as "+now.Add(time.Hour).Format(time.RFC3339)))
 		}
-		if !c.MovedTo.IsZero() && !c.MovedTo.After(now) { // it was due, and nobody could fire it
+		if !c.MovedTo.IsZero() && !c.MovedTo.After(now) { // it was due and has not fired
 			l.close(c, s, now, config.SkippedEdited, r.Reason)
 		}
 		return l.record(c, config.Moved{To: to, Reason: r.Reason}, now, r.Meta)
 	})
 }
 
-// DeleteConfig ends a config. Its runs go on. While others run after it or depend on it, it must
-// be forced.
+// DeleteConfig deletes a config. Its runs continue. If other configs run after it or depend on it, it
+// needs Force.
 func (e *Engine) DeleteConfig(ctx context.Context, r ChangeConfig) (store.ConfigState, error) {
 	var checks []func(context.Context, *store.Tx, store.ConfigState) error
 	if !r.Force {
@@ -406,12 +406,11 @@ func (e *Engine) DeleteConfig(ctx context.Context, r ChangeConfig) (store.Config
 	}, checks...)
 }
 
-// notBefore is the time of a change: no earlier than what is decided, even if the database's
-// clock was set back, so that the chapters of a ledger follow one another.
+// notBefore is the time of a change: no earlier than the last decision, even if the database's clock was
+// set back, so that the entries of a ledger stay in order.
 func notBefore(c store.ConfigState, now time.Time) time.Time { return later(now, c.DecidedUntil) }
 
-// changeConfig does something to a locked config that passes the checks, and says when it comes
-// next.
+// changeConfig applies a change to a locked config and computes its next slot.
 func (e *Engine) changeConfig(ctx context.Context, r ChangeConfig, change func(*ledger, *store.ConfigState, *schedule.Schedule, time.Time) error,
 	checks ...func(context.Context, *store.Tx, store.ConfigState) error,
 ) (changed store.ConfigState, err error) {

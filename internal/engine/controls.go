@@ -16,10 +16,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// What operators do by hand. It is rare, so it goes past the lanes, each in a transaction of
-// its own.
+// Controls of operators. They are rare, so each is a transaction of its own, outside of the lanes.
 
-// ForceCancel asks for a task to end whose worker does not.
+// ForceCancel requests the end of a task whose worker does not respond.
 type ForceCancel struct {
 	store.TaskKey
 
@@ -27,9 +26,9 @@ type ForceCancel struct {
 	Meta   event.Meta
 }
 
-// ForceCancelTask ends a task of a run that is being cancelled, if nothing was heard of its
-// worker for a while. From then on the worker's token is worth nothing. A task that was
-// cancelled already answers as one that was cancelled now.
+// ForceCancelTask ends a task of a run that is being cancelled, if its worker has been silent for
+// ForceCancelAfter. The worker's token is invalid afterwards. Repeating it for a cancelled task gets the
+// same answer.
 func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled, error) {
 	var answer Cancelled
 	held := false
@@ -46,7 +45,7 @@ func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled,
 	if err != nil || held {
 		return answer, err
 	}
-	// Nobody holds it: either it has ended, or it is too early or too late to force anything.
+	// No worker holds it: it has ended, or its state permits no forced cancel.
 	task, err := e.store.GetTask(ctx, c.TaskKey)
 	if err != nil {
 		return Cancelled{}, err
@@ -59,7 +58,7 @@ func (e *Engine) ForceCancelTask(ctx context.Context, c ForceCancel) (Cancelled,
 	return Cancelled{}, err
 }
 
-// forceCancel reports whether anybody held the task.
+// forceCancel reports whether a worker held the task.
 func (e *Engine) forceCancel(ctx context.Context, tx *store.Tx, w *working, c ForceCancel) (held bool, err error) {
 	key := []store.TaskKey{c.TaskKey}
 	runs, err := tx.LockRuns(ctx, store.LockForCount, runKeys(key))
@@ -81,25 +80,25 @@ func (e *Engine) forceCancel(ctx context.Context, tx *store.Tx, w *working, c Fo
 	w.at(now)
 	w.addRuns(runs)
 	w.addTasks(leases)
-	heard := seen[store.PulseKey{TaskKey: c.TaskKey, Token: leases[0].Token}]
-	cmd := run.ForceCancel{SeenAt: heard, Silence: e.config.ForceCancelAfter, Reason: c.Reason}
+	seenAt := seen[store.PulseKey{TaskKey: c.TaskKey, Token: leases[0].Token}]
+	cmd := run.ForceCancel{SeenAt: seenAt, Silence: e.config.ForceCancelAfter, Reason: c.Reason}
 	return true, w.decide(w.tasks[c.Task], cmd, c.Meta)
 }
 
-// Turn asks for dispatch to be paused or to go on. By is for people.
+// Turn requests that dispatch is paused or resumed. By is for people.
 type Turn struct {
 	Reason string
 	By     string
 	Meta   event.Meta
 }
 
-// PauseDispatch stops giving tasks to workers, for all tenants and pools. When it returns,
-// every lease that there will be is there; what runs goes on.
+// PauseDispatch stops leasing tasks to workers, for all tenants and pools. No lease begins after it has
+// returned; leased tasks continue.
 func (e *Engine) PauseDispatch(ctx context.Context, t Turn) (store.Switch, error) {
 	return e.turnDispatch(ctx, true, t)
 }
 
-// ResumeDispatch lets workers have tasks again.
+// ResumeDispatch leases tasks to workers again.
 func (e *Engine) ResumeDispatch(ctx context.Context, t Turn) (store.Switch, error) {
 	return e.turnDispatch(ctx, false, t)
 }
@@ -137,12 +136,12 @@ func (e *Engine) turnDispatch(ctx context.Context, off bool, t Turn) (store.Swit
 		return tx.AppendPlatformEvents(ctx, turned)
 	})
 	if err == nil && !off {
-		store.AfterCommit(ctx, e.signals.All) // claims of every pool may have something now
+		store.AfterCommit(ctx, e.signals.All) // every pool may have tasks for claims
 	}
 	return dispatch, err
 }
 
-// AssetPause asks for new tasks of an asset to wait, or to go on. By is for people.
+// AssetPause requests that new tasks of an asset wait, or continue. By is for people.
 type AssetPause struct {
 	Tenant    id.Tenant
 	Workspace string // "" is the default one
@@ -152,7 +151,7 @@ type AssetPause struct {
 	Meta      event.Meta
 }
 
-// check fills in the workspace and refuses what cannot be kept.
+// check sets the default workspace and refuses values that cannot be stored.
 func (p *AssetPause) check() error {
 	if p.Workspace == "" {
 		p.Workspace = tenant.DefaultWorkspace
@@ -169,7 +168,7 @@ func (p *AssetPause) check() error {
 	return platform.CheckNote("by", p.By, platform.MaxByLength)
 }
 
-// maxAssetLength bounds what is looked for as the key of an asset.
+// maxAssetLength bounds the key of an asset in a request.
 const maxAssetLength = 201
 
 // by is who pauses, for people.
@@ -180,8 +179,8 @@ func (p *AssetPause) by() string {
 	return p.Meta.Actor
 }
 
-// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; what is
-// queued or runs goes on. It reports whether that is new.
+// PauseAsset makes new tasks of an asset wait in READY, in every run of the workspace; queued and running
+// tasks continue. It reports whether the asset was not paused before.
 func (e *Engine) PauseAsset(ctx context.Context, p AssetPause) (changed bool, err error) {
 	if err := p.check(); err != nil {
 		return false, err
@@ -199,8 +198,8 @@ func (e *Engine) PauseAsset(ctx context.Context, p AssetPause) (changed bool, er
 	return changed, err
 }
 
-// ResumeAsset lets an asset's tasks go on, also of one that is not deployed any more. It says
-// whether it was paused.
+// ResumeAsset lets an asset's tasks continue, even if it is not deployed any more. It reports whether the
+// asset was paused.
 func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, err error) {
 	if err := p.check(); err != nil {
 		return false, err
@@ -222,8 +221,7 @@ func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, e
 	return changed, err
 }
 
-// changeWorkspace records what fn does to a workspace, which is locked; nothing if it gives
-// no event.
+// changeWorkspace locks a workspace and records the event that fn returns, if any.
 func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
 	fn func(ctx context.Context, tx *store.Tx, w store.Workspace, now time.Time) (event.Body, error),
 ) error {
@@ -250,8 +248,8 @@ func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
 	})
 }
 
-// hasAsset refuses an asset that the active deployment does not have: a slip of the pen would
-// pause nothing and look as if it did.
+// hasAsset refuses an asset that the active deployment does not have: a misspelt key would pause nothing
+// without an error.
 func (e *Engine) hasAsset(ctx context.Context, tx *store.Tx, w store.Workspace, key string) error {
 	if w.Active == nil {
 		return noDeployment(w.Name)
@@ -262,7 +260,7 @@ func (e *Engine) hasAsset(ctx context.Context, tx *store.Tx, w store.Workspace, 
 	}
 	d := found[*w.Active]
 	if d == nil {
-		return nil // it cannot be read, and what is to be paused may be the reason
+		return nil // it cannot be read, possibly because of the asset to pause
 	}
 	if _, ok := d.Asset(key); ok {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// CreateTenant makes a tenant with its default workspace and the engine's quotas for new ones.
+// CreateTenant creates a tenant with its default workspace and the default quotas.
 func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta) (id.Tenant, error) {
 	if err := tenant.ValidateName("name", name); err != nil {
 		return id.Tenant{}, err
@@ -46,7 +46,7 @@ func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta)
 	return created, nil
 }
 
-// CreateWorkspace makes a further workspace of a tenant.
+// CreateWorkspace creates another workspace of a tenant.
 func (e *Engine) CreateWorkspace(ctx context.Context, owner id.Tenant, name string, meta event.Meta) (id.Workspace, error) {
 	if err := tenant.ValidateName("name", name); err != nil {
 		return id.Workspace{}, err
@@ -86,7 +86,7 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 	if err != nil {
 		return id.Deployment{}, err
 	}
-	// One that was not parsed may break any rule; later nobody could run it.
+	// A manifest that was not parsed may break any rule, and could not be run later.
 	parsed, err := asset.Parse(canonical, "manifest.json")
 	if err != nil {
 		return id.Deployment{}, err
@@ -143,7 +143,7 @@ func activate(ctx context.Context, tx *store.Tx, w store.Workspace, deployment i
 	})
 }
 
-// deployment is what the engine needs of a deployment: its manifest, and a planner for it.
+// deployment is a manifest with its planner.
 type deployment struct {
 	*asset.Manifest
 
@@ -159,15 +159,13 @@ func (d *deployment) keys() []string {
 	return keys
 }
 
-// deployments keeps those that were used lately. They never change, so nothing in it can
-// be stale.
+// deployments caches recently used deployments. They never change, so no entry is stale.
 type deployments struct {
 	mu     sync.Mutex
 	latest map[id.Deployment]*deployment
 }
 
-// maxDeployments bounds the cache. Past it, everything is forgotten and read again: simple,
-// and rare enough.
+// maxDeployments bounds the cache. A full cache is emptied: simple, and rare enough.
 const maxDeployments = 1000
 
 func newDeployments() *deployments { return &deployments{latest: map[id.Deployment]*deployment{}} }
@@ -188,9 +186,8 @@ func (c *deployments) put(d id.Deployment, used *deployment) {
 	c.latest[d] = used
 }
 
-// deploymentsOf gives deployments by id, reading in tx those that it has not seen. One that
-// cannot be read is nil: nothing of it can be planned, but its tasks must be able to end,
-// and nobody else's may wait for it.
+// deploymentsOf returns deployments by id and reads in tx those that are not cached. One that cannot be
+// read is nil: it cannot be planned, but its tasks can end, and those of others do not wait for it.
 func (e *Engine) deploymentsOf(ctx context.Context, tx *store.Tx, keys []store.DeploymentKey) (map[id.Deployment]*deployment, error) {
 	found := make(map[id.Deployment]*deployment, len(keys))
 	var missing []store.DeploymentKey

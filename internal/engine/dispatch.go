@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// PushPools are the pools that are called, and which of them have something to send.
+// PushPools returns the push pools, and which of them have queued tasks.
 func (e *Engine) PushPools(ctx context.Context) ([]store.PushPool, error) {
 	return e.store.PushPools(ctx)
 }
@@ -24,13 +24,13 @@ func (e *Engine) PushWork(pools []string) (work <-chan struct{}, stop func()) {
 	return w.C, w.Stop
 }
 
-// ServesPush says that a worker, which is a server that sends, can take so many tasks of a
-// pool: admission fills queues by what those who serve them can hold.
+// ServesPush records that a worker, which is a dispatching server, has this capacity for a pool:
+// admission fills queues by the capacity of their workers.
 func (e *Engine) ServesPush(worker, pool string, slots int) {
 	e.sawClaim(ClaimRequest{Worker: worker, Pools: []string{pool}, Max: slots, Slots: slots}, nil)
 }
 
-// dispatcherPrefix begins the names under which servers serve push pools.
+// dispatcherPrefix begins the worker names of dispatching servers.
 const dispatcherPrefix = "push/"
 
 // DispatcherName is the name under which a server serves a push pool.
@@ -46,11 +46,11 @@ func DispatchingServer(worker string) string {
 	return server
 }
 
-// releaseBatch is how many leases of a former life are returned at once.
+// releaseBatch is how many leases of a former process are returned at once.
 const releaseBatch = 500
 
 // ReleaseUnstarted returns the leases that workers whose names begin with prefix have not started.
-// A server calls it before its first claim: its former life, if it was killed, returned none.
+// A server calls it before its first claim: a former process that was killed returned none.
 func (e *Engine) ReleaseUnstarted(ctx context.Context, prefix string, meta event.Meta) error {
 	for {
 		held, err := e.store.UnstartedLeases(ctx, prefix, releaseBatch)
@@ -63,8 +63,8 @@ func (e *Engine) ReleaseUnstarted(ctx context.Context, prefix string, meta event
 	}
 }
 
-// interrupt gives leases back to the queue, as their worker would. Pools are those that it may serve,
-// nil all.
+// interrupt returns leases to the queue, as their worker would. Pools are those that the worker may
+// serve; nil is all.
 func (e *Engine) interrupt(ctx context.Context, leases []store.PulseKey, pools []string, why string, meta event.Meta) error {
 	reports := make([]Report, len(leases))
 	for i, l := range leases {

@@ -1,11 +1,11 @@
-// Package engine is the only write path of runs: it loads and locks rows, lets package run
-// decide, and has the store write the difference with its events, in one transaction.
+// Package engine is the only write path of runs. It loads and locks rows, package run decides, and the
+// store writes the difference with its events, in one transaction.
 //
-// Commands that wait together are applied together (see lane). Claims and reports share a
-// lane; triggers and cancels, which may be large, have one; heartbeats have their own, so
-// that overload never looks like death, and so have logs, which nothing waits for. The loops call Admit, Expire, RetryDue and
-// SkipDoomed.
+// Commands that wait at the same time are applied in one transaction (see package batch). Claims and
+// reports share a lane. Triggers and cancels, which may be large, share another. Heartbeats have their
+// own, so that an overloaded server does not look dead to its workers. Progress, logs and audit records
+// have theirs. The loops call Admit, Expire, RetryDue, SkipDoomed and the like.
 //
-// The rules of locking are those of docs/adr/0002-write-path.md, which internal/proof/model
-// checks over every interleaving. The engine never decides what may happen to a task.
+// The order of locks is that of docs/adr/0002-write-path.md; internal/proof/model checks it over every
+// interleaving. Package run decides what may happen to a task, never the engine.
 package engine

@@ -12,9 +12,8 @@ import (
 // coneChunk is how many tasks one transaction skips.
 const coneChunk = 1000
 
-// downstream passes on what the decided tasks mean for those that wait for them: a success
-// counts down, a failure skips everything that can never run. The runs' rows are locked,
-// and with them all their waiting tasks.
+// downstream applies the ends of the decided tasks to their dependents: a success counts down, a failure
+// skips all that can never run. The rows of the runs are locked, and with them all waiting tasks.
 func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error {
 	var succeeded, failed []store.TaskKey
 	for _, t := range w.changed {
@@ -26,7 +25,7 @@ func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error
 			succeeded = append(succeeded, keyOf(t.task))
 		case run.Failed:
 			failed = append(failed, keyOf(t.task))
-		default: // nobody waits for any other end
+		default: // no other end concerns dependents
 		}
 	}
 	if len(succeeded) > 0 {
@@ -44,8 +43,8 @@ func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error
 	return err
 }
 
-// countDown takes the succeeded tasks off their dependents' unmet counts and readies the
-// ones at zero.
+// countDown subtracts the succeeded tasks from their dependents' unmet counts, and makes those with zero
+// ready.
 func countDown(ctx context.Context, tx *store.Tx, w *working, succeeded []store.TaskKey) error {
 	dependents, err := tx.Dependents(ctx, succeeded)
 	if err != nil {
@@ -64,8 +63,7 @@ func countDown(ctx context.Context, tx *store.Tx, w *working, succeeded []store.
 	return nil
 }
 
-// skipCone skips what waits downstream of failed tasks, up to a chunk. More says that
-// something is left.
+// skipCone skips the tasks downstream of failed ones, up to a chunk. More reports that some are left.
 func skipCone(ctx context.Context, tx *store.Tx, w *working, failed []store.TaskKey) (more bool, err error) {
 	cause := make(map[id.Run]id.Task, len(failed))
 	for _, k := range failed {
@@ -86,8 +84,8 @@ func skipCone(ctx context.Context, tx *store.Tx, w *working, failed []store.Task
 	return more, nil
 }
 
-// SkipDoomed goes on with cones that were too large for the transaction that began them,
-// one chunk of each of up to most runs. More says that it is worth calling again.
+// SkipDoomed continues with cones that were too large for the transaction that began them: one chunk of
+// each of up to most runs. More reports that tasks are left.
 func (e *Engine) SkipDoomed(ctx context.Context, most int) (more bool, err error) {
 	var pending []store.RunKey
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {

@@ -13,32 +13,31 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Config are the limits and times of an engine. Zero fields take the defaults.
+// Config are the limits and times of an engine. Zero fields have defaults.
 type Config struct {
 	MaxBatch         int           // commands in one transaction
-	MaxWaiting       int           // commands that may wait in a lane before callers are turned away
+	MaxWaiting       int           // commands that may wait in a lane; more are refused
 	InFlight         int           // transactions of a lane at once
-	CallTimeout      time.Duration // for callers that bring no deadline
-	Lease            time.Duration // what a claim gives when it does not say
-	HeartbeatTimeout time.Duration // how long a heartbeat renews a lease whose claim does not say
-	WorkerTimeout    time.Duration // after how long a silent worker loses its leases
-	PollEvery        time.Duration // how often waiting claims look without a signal
-	ForceCancelAfter time.Duration // how long a worker must be silent before its task may be cancelled by force
-	Quotas           tenant.Quotas // what new tenants may use
-	QueueTarget      int           // no pool has more queued tasks than this
-	// QueueWithoutWorkers is how many tasks are queued for a pool of which no worker was seen
-	// yet: what the first one finds.
+	CallTimeout      time.Duration // for callers without a deadline
+	Lease            time.Duration // lease duration of a claim that requests none
+	HeartbeatTimeout time.Duration // how long a heartbeat renews such a lease
+	WorkerTimeout    time.Duration // silence after which a worker loses its leases
+	PollEvery        time.Duration // how often waiting claims poll
+	ForceCancelAfter time.Duration // silence of a worker after which its task may be force-cancelled
+	Quotas           tenant.Quotas // of new tenants
+	QueueTarget      int           // most queued tasks of a pool
+	// QueueWithoutWorkers is how many tasks are queued for a pool before its first worker appears.
 	QueueWithoutWorkers int
-	Server              string   // its name, for the ledger of slots
-	Round               int      // how many tasks or runs one round of admission takes at most
-	Observer            Observer // is told what was committed; nil costs nothing
+	Server              string   // name of this server, for the ledger of slots
+	Round               int      // most tasks or runs of one round of admission
+	Observer            Observer // receives what was committed; nil costs nothing
 	// Handoff lets transactions lease the tasks that they make ready, if no other task waits.
 	Handoff bool
-	// LogRates bound what is stored of logs.
+	// LogRates bound the stored bytes of logs.
 	LogRates LogRates
 }
 
-// DefaultRound is how many tasks or runs one round of admission takes at most.
+// DefaultRound is the default of Config.Round.
 const DefaultRound = 1000
 
 func (c Config) withDefaults() Config {
@@ -82,7 +81,7 @@ type Engine struct {
 	seen         *seenWorkers
 	capabilities capabilitySets
 	keys         *keyring
-	observed     sync.Pool // of *Committed: memory for what the observer is told
+	observed     sync.Pool // of *Committed: reused memory for the observer
 
 	control    *batch.Lane[controlRequest, controlAnswer]
 	work       *batch.Lane[workRequest, workAnswer]
@@ -93,7 +92,7 @@ type Engine struct {
 	audits     *batch.Lane[*store.Audit, struct{}]
 }
 
-// New makes an engine on a store. Stop it when done.
+// New starts an engine on a store. Stop it when done.
 func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	config = config.withDefaults()
 	if log == nil {
@@ -113,7 +112,7 @@ func New(s *store.Store, config Config, log *slog.Logger) *Engine {
 	return e
 }
 
-// Stop finishes what was accepted and turns away what comes after.
+// Stop finishes the accepted commands and refuses later ones.
 func (e *Engine) Stop() {
 	e.control.Stop()
 	e.audits.Stop()
@@ -124,10 +123,9 @@ func (e *Engine) Stop() {
 	e.signals.Stop()
 }
 
-// transact runs fn in an engine transaction over a fresh working set, writes what it
-// changed, and signals after the commit. After a transient error of the database before the commit
-// fn runs again in a new transaction, so it must set anew what it leaves to its caller.
-// The lanes repeat their batches themselves (see store.Once).
+// transact runs fn in a transaction over a new working set, writes the changes, and signals after the
+// commit. After a transient error of the database before the commit, fn runs again in a new transaction,
+// so it must set its results again. The lanes repeat their batches themselves (see store.Once).
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
 	var (
 		w *working
@@ -137,7 +135,7 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if w != nil { // a try before was rolled back
 			h.end(false)
-			e.tell(w, errRolledBack)
+			e.observe(w, errRolledBack)
 		}
 		w, h = newWorking(), nil
 		e.watch(w)
@@ -149,28 +147,28 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 			err = e.apply(ctx, tx, w, h)
 		}
 		if err != nil {
-			h.end(false) // the claims look for themselves while this is repeated
+			h.end(false) // the claims look themselves while this is repeated
 		}
 		return err
 	})
 	h.end(err == nil)
 	if err != nil {
 		if w != nil {
-			e.tell(w, err)
+			e.observe(w, err)
 		}
 		return err
 	}
 	store.AfterCommit(ctx, func() {
 		e.signals.Committed(w.signals())
-		e.tell(w, nil)
+		e.observe(w, nil)
 	})
 	return nil
 }
 
-// errRolledBack is told of a working set whose transaction is repeated.
+// errRolledBack is the error of a working set whose transaction is repeated.
 var errRolledBack = errors.New("the transaction was rolled back")
 
-// apply writes what a working set has changed, and reads the leases of its handoff.
+// apply writes the changes of a working set, and reads the leases of its handoff.
 func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, h *handoff) error {
 	if err := missedStarts(ctx, tx, w); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (e *Engine) fanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTa
 	return Answer{State: t.task.State, Deadline: t.task.Deadline, Added: added}, nil
 }
 
-// raiseBarrier makes what waits for the task wait for the added ones too.
+// raiseBarrier makes the dependents of the task wait for the added tasks too.
 func (e *Engine) raiseBarrier(ctx context.Context, tx *store.Tx, w *working, t *liveTask, specs []run.TaskSpec, barrier bool) ([]id.Task, error) {
 	if !barrier || !t.task.Dependents {
 		return nil, nil
@@ -75,7 +75,7 @@ func (e *Engine) raiseBarrier(ctx context.Context, tx *store.Tx, w *working, t *
 	return waiting, nil
 }
 
-// fanOutSpecs checks the tasks to add and gives them ids.
+// fanOutSpecs checks the tasks to add and mints their ids.
 func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, parent run.Run, a FanOut) ([]run.TaskSpec, error) {
 	total := int(parent.Total) + len(a.Tasks)
 	switch {
@@ -106,7 +106,7 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("unknown asset %.100q", task.Asset)+suggest.DidYouMean(task.Asset, d.keys()),
 				fault.Field(field+".asset"), fault.Remedy("use an asset of the run's deployment"))
 		case seen[task]:
-			return nil, fault.New(fault.InvalidArgument, "is there twice", fault.Field(field), fault.Remedy("add each asset and partition once"))
+			return nil, fault.New(fault.InvalidArgument, "duplicate task", fault.Field(field), fault.Remedy("add each asset and partition once"))
 		}
 		if err := checkText(field+".partition", task.Partition, maxPartitionLength); err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 	return specs, nil
 }
 
-// repeatFanOut answers a fan-out that was heard before with what it added.
+// repeatFanOut answers a repeated fan-out with the tasks that the first one added.
 func (e *Engine) repeatFanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTask, r *Report, a FanOut) (Answer, error) {
 	streams, err := tx.TaskEvents(ctx, []store.TaskKey{r.TaskKey})
 	if err != nil {

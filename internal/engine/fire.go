@@ -15,29 +15,29 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// DefaultFiring is how many configs one transaction decides about.
+// DefaultFiring is how many configs one transaction fires.
 const DefaultFiring = 1000
 
-// firingSeats is how many transactions fire at the same time, over all servers. More would spend
-// their time in walking over the configs that these have locked. And one that hangs, until its
-// database ends it, must not be the last.
+// firingSeats is how many transactions fire at the same time, over all servers. More would spend their
+// time skipping the configs that these have locked. With several, one that hangs until the database ends
+// it does not stop the others.
 const firingSeats = 4
 
-// lookAgain is when a slot that waits for another config is looked at again.
+// lookAgain is when a slot that waits for another config is checked again.
 const lookAgain = 10 * time.Second
 
-const scheduler = "scheduler" // who has done what this file does
+const scheduler = "scheduler" // the actor of its events
 
-// Fired is what one look at the configs that are due has done.
+// Fired is the result of FireDue.
 type Fired struct {
 	Configs int
 	Runs    int
 	More    bool // there may be others
 }
 
-// FireDue decides about the slots of up to most configs that are due: their runs, the ledger
-// and where the configs stand next, in one transaction. Any server may do it at any time; where
-// enough others are at it already it does nothing, and they go on until nothing is due.
+// FireDue decides the due slots of up to most configs: it creates their runs, records the ledger and
+// computes their next slots, in one transaction. Any server may call it at any time. While enough other
+// transactions fire it does nothing: they continue until no config is due.
 func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error) {
 	var f *firing
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -73,11 +73,11 @@ func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error)
 		return Fired{}, err
 	}
 	fired.Runs, fired.More = f.made, fired.More || f.more
-	f.tell()
+	f.observe()
 	return fired, f.followUp(ctx)
 }
 
-// firing is one look.
+// firing is one transaction that fires configs.
 type firing struct {
 	engine  *Engine
 	now     time.Time
@@ -87,7 +87,7 @@ type firing struct {
 	loads   map[id.Config]store.ConfigLoad
 	made    int
 	more    bool
-	cancels []Cancel // of runs that make way
+	cancels []Cancel // of replaced runs
 }
 
 // firingConfig is one config in it.
@@ -98,8 +98,8 @@ type firingConfig struct {
 	skipped  []config.Range
 	slots    []firingSlot
 	until    time.Time // every slot up to here will be decided
-	again    time.Time // when a slot that waits is looked at again
-	changed  bool      // its definition, not only where it stands
+	again    time.Time // when a waiting slot is checked again
+	changed  bool      // its definition, not only its next slot
 	noted    bool      // among those that are written
 }
 
@@ -122,7 +122,7 @@ func newFiring(e *Engine, now time.Time) *firing {
 	return &firing{engine: e, now: now, ledger: newLedger(e.config.Server)}
 }
 
-// decide says which slots of the configs fire, as far as time and other configs tell.
+// decide selects the slots that fire, by their times and by the configs that they depend on.
 func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigState) error {
 	var counted []store.ConfigKey
 	for i := range due {
@@ -153,11 +153,11 @@ func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigSta
 	return nil
 }
 
-// setAside takes a config out that cannot be read any more, so that the others go on.
+// setAside disables a config that cannot be read any more, so that the others continue.
 func (f *firing) setAside(c *firingConfig, cause error) error {
 	f.engine.log.Error("a config cannot be read", "tenant", c.Tenant, "config", c.ID, "error", cause)
 	c.changed, c.until = true, c.DecidedUntil
-	c.Failures = max(c.Failures, int32(c.Spec.MaxConsecutiveFailures)) //nolint:gosec // bounded when it was saved; this is what alerts go by
+	c.Failures = max(c.Failures, int32(c.Spec.MaxConsecutiveFailures)) //nolint:gosec // bounded when it was saved; alerts depend on it
 	return f.ledger.record(c.ConfigState, config.Disabled{Reason: "it cannot be read: " + clipped(cause.Error(), config.MaxNote/2)}, f.now, event.Meta{Actor: scheduler})
 }
 
@@ -168,8 +168,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// slotsOf makes a command for each slot that fires, up to the first that has to wait for
-// another config.
+// slotsOf adds a trigger for each slot that fires, up to the first that has to wait for another config.
 func (f *firing) slotsOf(c *firingConfig, d config.Decision) {
 	live := f.loads[c.ID].Live
 	for _, at := range d.Fire {
@@ -261,8 +260,7 @@ func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit i
 	return len(results), nil
 }
 
-// postpone leaves the slots from the nth command on for the next look: the transaction is
-// large enough.
+// postpone leaves the slots from the nth trigger on for the next transaction: this one is large enough.
 func (f *firing) postpone(n int) {
 	f.more = true
 	left := make(map[*firedTrigger]bool, len(f.batch)-n)
@@ -291,7 +289,7 @@ func (f *firing) stopAt(c *firingConfig, i int) {
 	c.again = f.now
 }
 
-// save writes the ledger and where each config stands.
+// save writes the ledger and the state of each config.
 func (f *firing) save(ctx context.Context, tx *store.Tx) error {
 	var moved, saved []store.ConfigState
 	for _, c := range f.configs {
@@ -308,7 +306,7 @@ func (f *firing) save(ctx context.Context, tx *store.Tx) error {
 	return f.ledger.write(ctx, tx, f.now)
 }
 
-// settle enters the outcomes of one config into the ledger.
+// settle adds the outcomes of one config to the ledger.
 func (f *firing) settle(c *firingConfig) error {
 	if c.schedule == nil { // set aside
 		c.DueAt = time.Time{}
@@ -366,7 +364,7 @@ func (s firingSlot) outcome() (r *config.Range, postponed bool) {
 	return &config.Range{Outcome: config.Failed, Reason: clipped(result.err.Error(), config.MaxNote)}, false
 }
 
-// overlapReason says why a slot is skipped while a run holds the lock.
+// overlapReason is why a slot is skipped while a run holds the lock.
 func (s firingSlot) overlapReason(overlap config.Overlap) string {
 	reason := fmt.Sprintf("overlap is %s, and a run has not ended", overlap)
 	if overlap == config.OverlapBufferOne {
@@ -399,8 +397,8 @@ func tooManyFailures(n int32) config.Disabled {
 	return config.Disabled{Reason: fmt.Sprintf("it has failed %d times one after the other", n), Failures: n}
 }
 
-// tell tells the observer what became of the slots.
-func (f *firing) tell() {
+// observe reports the outcomes of the slots to the observer.
+func (f *firing) observe() {
 	if f.engine.config.Observer == nil {
 		return
 	}
@@ -418,5 +416,5 @@ func (f *firing) tell() {
 	f.engine.config.Observer.Decided(decided)
 }
 
-// followUp does what must not be in the transaction: runs are locked after configs.
+// followUp cancels replaced runs after the transaction, since runs are locked after configs.
 func (f *firing) followUp(ctx context.Context) error { return f.engine.replace(ctx, f.cancels) }

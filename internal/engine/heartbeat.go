@@ -13,18 +13,18 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Heartbeat is one worker's sign of life for one lease.
+// Heartbeat renews one lease of a worker.
 type Heartbeat = store.Pulse
 
 // Pulse answers a heartbeat or a progress: whether the lease is held, and whether to stop.
 type Pulse = store.PulseAnswer
 
-// maxHeartbeats is how many leases one call renews or tells of.
+// maxHeartbeats is how many leases one call renews or reports.
 const maxHeartbeats = 10_000
 
-// Heartbeats renew leases, each for as long as its claim has asked. The answers stand in the
-// order of the beats. They have a lane of their own, so that a server with too much to do does
-// not look dead to its workers.
+// Heartbeats renew leases, each for as long as its claim has requested. The answers are in the order of
+// the beats. They have a lane of their own, so that an overloaded server does not look dead to its
+// workers.
 func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, error) {
 	if len(beats) > maxHeartbeats {
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d heartbeats, the limit of one call is %d", len(beats), maxHeartbeats),
@@ -36,11 +36,11 @@ func (e *Engine) Heartbeats(ctx context.Context, beats []Heartbeat) ([]Pulse, er
 	return e.heartbeats.Do(ctx, beats)
 }
 
-// SettledClaims are claims of a worker that are over: it will not take any lease of theirs that it does
-// not hold already.
+// SettledClaims are claims of a worker that are over: the worker will accept no lease of theirs that it
+// does not hold yet.
 type SettledClaims struct {
 	Worker      string
-	First, Last id.Claim // share their first half, which one process makes at random
+	First, Last id.Claim // have the same first half, which is random for each process
 	Pools       []string // that the worker may serve; nil is all
 	Meta        event.Meta
 }
@@ -54,8 +54,8 @@ func (s SettledClaims) validate() error {
 	return nil
 }
 
-// ReturnUnheld gives back to the queue what settled claims were leased and their worker does not hold: a
-// server that was stopped has answered a claim that another had answered before. It says how many.
+// ReturnUnheld returns to the queue the leases of settled claims that their worker does not hold: the
+// answer of a claim was lost, and the claim was repeated at another server. It returns how many.
 func (e *Engine) ReturnUnheld(ctx context.Context, settled SettledClaims, held []Heartbeat) (int, error) {
 	if err := settled.validate(); err != nil {
 		return 0, err
@@ -107,8 +107,8 @@ func (e *Engine) runHeartbeats(ctx context.Context, calls []*batch.Call[[]Heartb
 	return nil
 }
 
-// pulseKey tells leases apart by all that they are known by: a beat with somebody else's
-// task or another token must neither hold back the right one nor get its answer.
+// pulseKey identifies a lease by all its keys: a beat with another task or token must neither hide the
+// right one nor get its answer.
 func pulseKey(key store.TaskKey, token int64) store.PulseKey {
 	return store.PulseKey{TaskKey: key, Token: token}
 }

@@ -13,11 +13,11 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Inputs from outside of a run (docs/adr/0036-inputs-outside-the-run.md): an upstream that a run does
-// not execute is read where it was executed. The task is chosen when the run is created and
-// recorded with it, so that all attempts of a task read the same.
+// Inputs from outside of a run (docs/adr/0036-inputs-outside-the-run.md): an upstream that a run does not
+// execute is read from the run that executed it. The task is chosen when the run is created and recorded
+// with it, so that all attempts read the same result.
 
-// outside are the upstreams of the plan that are not part of it, each once.
+// outside returns the upstreams of the plan that are not part of it, each once.
 func (t *triggerDraft) outside() []string {
 	declared := 0
 	for _, task := range t.plan.Tasks {
@@ -44,9 +44,9 @@ func (t *triggerDraft) outside() []string {
 	return keys
 }
 
-// findInputs finds the upstreams of planned triggers that their runs will not execute: what the
-// runs before a retry have done, else the latest success of the workspace. It is one statement for
-// a batch, and none if all upstreams are part of their runs.
+// findInputs completes drafts with the upstreams that their runs will not execute: for a retry the
+// results of the runs before it, else the latest success of the workspace. It is one statement for a
+// batch, and none if all upstreams are part of their runs.
 func findInputs(ctx context.Context, tx *store.Tx, drafts []triggerDraft) ([]*plannedTrigger, error) {
 	var (
 		wanted []store.AssetOf
@@ -75,7 +75,7 @@ func findInputs(ctx context.Context, tx *store.Tx, drafts []triggerDraft) ([]*pl
 	return planned, err
 }
 
-// giveInputs gives tasks the upstreams that their run does not execute.
+// giveInputs adds to tasks the upstreams that their run does not execute.
 func (t *plannedTrigger) giveInputs(specs []run.TaskSpec) {
 	if len(t.inputs) == 0 {
 		return
@@ -90,8 +90,8 @@ func (t *plannedTrigger) giveInputs(specs []run.TaskSpec) {
 	}
 }
 
-// missingInputs takes the upstreams without a task out of a lease, and names them: there was none
-// when the run was created, or its run was deleted since.
+// missingInputs removes upstreams without a task from a lease, and names them: no task existed when the
+// run was created, or its run was deleted since.
 func (l *Lease) missingInputs() {
 	found := len(l.Upstream)
 	l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == "" })
@@ -106,9 +106,9 @@ func (l *Lease) missingInputs() {
 	}
 }
 
-// refuseMissing fails the leases with a missing input, so that their code never runs, and returns
-// the others. It is a transaction of its own, since the end of a task locks its run first. What a
-// crash leaves in between is leased and refused again.
+// refuseMissing fails the leases with a missing input, so that their code never runs, and returns the
+// others. It is a transaction of its own, since the end of a task locks its run first. After a crash in
+// between, the tasks are leased and refused again.
 func (e *Engine) refuseMissing(ctx context.Context, leases []Lease, meta event.Meta) ([]Lease, error) {
 	if !slices.ContainsFunc(leases, func(l Lease) bool { return l.missing != nil }) {
 		return leases, nil
@@ -127,7 +127,7 @@ func (e *Engine) refuseMissing(ctx context.Context, leases []Lease, meta event.M
 			TaskKey: l.TaskKey, Token: l.Token, Action: Fail{Failure: l.missingFailure(), Retry: &never}, Meta: event.Meta{Actor: "engine", Trace: meta.Trace},
 		})
 	}
-	// The caller may be gone by now; the tasks end all the same.
+	// The tasks end even if the caller is gone.
 	_, errs := e.Report(context.WithoutCancel(ctx), reports)
 	for _, err := range errs {
 		if _, refused := fault.As(err); err != nil && (!refused || fault.Is(err, fault.Unavailable)) {
@@ -137,7 +137,7 @@ func (e *Engine) refuseMissing(ctx context.Context, leases []Lease, meta event.M
 	return kept, nil
 }
 
-// missingFailure says which upstreams have no result, and what helps.
+// missingFailure names the upstreams without a result, and what to do.
 func (l *Lease) missingFailure() run.Failure {
 	named := strings.Join(l.missing[:min(len(l.missing), maxNamed)], ", ")
 	if more := len(l.missing) - maxNamed; more > 0 {

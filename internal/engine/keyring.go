@@ -10,27 +10,26 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// keysLast is how long keys are believed without another look: a revoked one is refused
-// everywhere after that.
+// keysLast is how long keys are cached: a revoked key is refused by every server after that.
 const keysLast = time.Second
 
-// keyring remembers the keys for a moment.
+// keyring caches the signing keys.
 type keyring struct {
 	store *store.Store
 
 	latest  atomic.Pointer[keysSeen]
-	reading sync.Mutex // one reads, the others take what it has read
+	reading sync.Mutex // one goroutine reads, the others wait for its result
 }
 
-// keysSeen is the keys as they were read at a time.
+// keysSeen are the keys as of one read.
 type keysSeen struct {
 	keys   push.Keyring
-	readAt time.Time     // by our clock, before the read: what changed later may be missing
+	readAt time.Time     // by the server's clock, before the read: later changes may be missing
 	ahead  time.Duration // of the database's clock
 }
 
-// Keyring is all signing keys, and the time to judge them by: the database's, so that all
-// servers judge alike.
+// Keyring returns all signing keys, and the database's time to check them by, so that all servers decide
+// alike.
 func (e *Engine) Keyring(ctx context.Context) (push.Keyring, time.Time, error) {
 	seen, err := e.keys.since(ctx, time.Now().Add(-keysLast))
 	if err != nil {
@@ -39,9 +38,8 @@ func (e *Engine) Keyring(ctx context.Context) (push.Keyring, time.Time, error) {
 	return seen.keys, time.Now().Add(seen.ahead), nil
 }
 
-// KeyringWith is Keyring for a signature by a key of this id. One that is not known may be
-// new: then it is looked for once more. Whoever invents ids makes us read, one read at a
-// time, and nobody else waits for it.
+// KeyringWith is Keyring for a signature by a key of this id. An unknown key may be new, so the keys are
+// read again: one read at a time, without delaying callers with known keys.
 func (e *Engine) KeyringWith(ctx context.Context, keyID string) (push.Keyring, time.Time, error) {
 	came := time.Now()
 	keys, now, err := e.Keyring(ctx)
@@ -55,7 +53,7 @@ func (e *Engine) KeyringWith(ctx context.Context, keyID string) (push.Keyring, t
 	return seen.keys, time.Now().Add(seen.ahead), nil
 }
 
-// since gives keys that were read at that time or later.
+// since returns keys that were read at that time or later.
 func (k *keyring) since(ctx context.Context, at time.Time) (*keysSeen, error) {
 	if seen := k.latest.Load(); seen != nil && !seen.readAt.Before(at) {
 		return seen, nil
@@ -82,5 +80,5 @@ func (k *keyring) since(ctx context.Context, at time.Time) (*keysSeen, error) {
 	return seen, nil
 }
 
-// forget makes the next look a real one: keys have changed here.
+// forget empties the cache after this server has changed keys.
 func (k *keyring) forget() { k.latest.Store(nil) }

@@ -13,19 +13,17 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// CreateKey makes a further signing key that signs after a while. Those that there are stay
-// as they are; from then on the new one signs.
+// CreateKey creates another signing key, which signs after a delay. The existing keys stay valid.
 func (e *Engine) CreateKey(ctx context.Context, lead time.Duration, meta event.Meta) (push.Key, error) {
 	return e.newKey(ctx, lead, 0, meta)
 }
 
-// RotateKeys makes a signing key that signs after a while, and lets those before it be
-// believed for the overlap after that.
+// RotateKeys creates a signing key, which signs after a delay, and retires the others after the overlap.
 func (e *Engine) RotateKeys(ctx context.Context, lead, overlap time.Duration, meta event.Meta) (push.Key, error) {
 	return e.newKey(ctx, lead, overlap, meta)
 }
 
-// newKey makes a key; an overlap retires the others.
+// newKey creates a key; an overlap retires the others.
 func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta event.Meta) (push.Key, error) {
 	checked := overlap
 	if overlap == 0 {
@@ -70,7 +68,7 @@ func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta e
 	return made, nil
 }
 
-// firstKey makes a key if there is none that could sign, now or later.
+// firstKey creates a key if no key could sign, now or later.
 func firstKey(ctx context.Context, tx *store.Tx, now time.Time, random io.Reader, meta event.Meta) error {
 	if err := tx.LockSigningKeys(ctx); err != nil {
 		return err
@@ -101,7 +99,7 @@ func insertKey(ctx context.Context, tx *store.Tx, now, signsFrom time.Time, rand
 	return key, tx.AppendPlatformEvents(ctx, keyEvent(key.ID, 1, now, platform.KeyCreated{SignsFrom: signsFrom}, meta))
 }
 
-// RevokeKey ends a key at once. Revoking it again changes nothing.
+// RevokeKey revokes a key at once. Revoking it again changes nothing.
 func (e *Engine) RevokeKey(ctx context.Context, keyID, reason string, meta event.Meta) (store.SigningKey, error) {
 	if err := platform.CheckNote("reason", reason, platform.MaxReasonLength); err != nil {
 		return store.SigningKey{}, err

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// ledger collects what a transaction decides about configs and their slots.
+// ledger collects the decisions of a transaction about configs and their slots.
 type ledger struct {
 	by      string // the server that decides
 	fired   []store.FiredSlot
@@ -22,8 +22,8 @@ type ledger struct {
 
 func newLedger(by string) *ledger { return &ledger{by: by, open: map[id.Config]int{}} }
 
-// skip records slots that do not fire. They go on with the range before them if the cause is
-// the same and nothing fired in between.
+// skip records slots that do not fire. They extend the range before them if the cause is the same and no
+// slot fired in between.
 func (l *ledger) skip(c *store.ConfigState, r config.Range) {
 	continues := !c.RangeFrom.IsZero() && r.Continues(c.Range)
 	if i, ok := l.open[c.ID]; continues && ok {
@@ -38,15 +38,15 @@ func (l *ledger) skip(c *store.ConfigState, r config.Range) {
 	c.RangeFrom, c.Range = r.From, r
 }
 
-// fire records a slot that made a run.
+// fire records a slot that created a run.
 func (l *ledger) fire(c *store.ConfigState, slot time.Time, made id.Run) {
 	l.fired = append(l.fired, store.FiredSlot{ConfigKey: c.Key(), At: slot, Run: made})
 	delete(l.open, c.ID)
 	c.RangeFrom, c.LastSlot, c.LastRun, c.LastState, c.LastRunAt = time.Time{}, slot, &made, 0, time.Time{}
 }
 
-// close accounts for the slots that did not fire until now, because of an edit, a pause or the
-// like: what comes after is another chapter.
+// close records the slots that did not fire until now because of an edit, a pause or the like. Later slots
+// begin a new range.
 func (l *ledger) close(c *store.ConfigState, s *schedule.Schedule, now time.Time, outcome config.Outcome, reason string) {
 	if !c.PausedAt.IsZero() {
 		outcome, reason = config.SkippedPaused, c.PauseNote
@@ -69,7 +69,7 @@ func (l *ledger) close(c *store.ConfigState, s *schedule.Schedule, now time.Time
 	}
 }
 
-// record folds an event into a config.
+// record applies an event to a config.
 func (l *ledger) record(c *store.ConfigState, body event.Body, now time.Time, meta event.Meta) error {
 	e := event.Event{Tenant: c.Tenant, Subject: c.ID.UUID, Version: c.Version + 1, At: now, Meta: meta, Body: body}
 	next, err := c.Evolve(e)
@@ -81,13 +81,13 @@ func (l *ledger) record(c *store.ConfigState, body event.Body, now time.Time, me
 	return nil
 }
 
-// plan says when a config comes next.
+// plan computes when a config is due next.
 func (l *ledger) plan(c *store.ConfigState, s *schedule.Schedule) {
 	c.NextSlot, c.DueAt = c.Next(s, c.DecidedUntil)
 	c.ZoneData = schedule.TZVersion()
 }
 
-// write puts it all into the transaction.
+// write writes the ledger in the transaction.
 func (l *ledger) write(ctx context.Context, tx *store.Tx, now time.Time) error {
 	if len(l.events) > 0 {
 		if err := tx.AppendEntityEvents(ctx, l.events...); err != nil {

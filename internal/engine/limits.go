@@ -18,8 +18,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// live takes note of what a run's row among the live runs has to say: it goes when the run
-// ends, and changes when the run starts or is being cancelled.
+// live collects the change of a run's row in the table of live runs: the row is deleted when the run ends,
+// and updated when the run starts or is being cancelled.
 func (w *working) live(r *liveRun) {
 	switch {
 	case r.isNew && (r.run.Lock == "" || r.run.State == run.RunRunning): // written as it is
@@ -35,8 +35,8 @@ func (w *working) live(r *liveRun) {
 	}
 }
 
-// SetQuotas changes what a tenant may use, and says the new version. It is refused if the
-// tenant has changed since the version that the caller has seen.
+// SetQuotas updates the quotas of a tenant, and returns the new version. It is refused if the tenant has
+// another version than the caller expects.
 func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Quotas, expectedVersion int32, meta event.Meta) (version int32, err error) {
 	if err := quotas.Validate(); err != nil {
 		return 0, err
@@ -48,7 +48,7 @@ func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Q
 		}
 		if current != expectedVersion {
 			return fault.New(fault.Conflict, fmt.Sprintf("the tenant has version %d by now, not %d", current, expectedVersion),
-				fault.Field("version"), fault.Remedy("read the quotas again and change what is there now"),
+				fault.Field("version"), fault.Remedy("reload the quotas and apply the change to them"),
 				fault.Value("version", current))
 		}
 		if version = current; quotas == before {
@@ -73,7 +73,7 @@ func (e *Engine) SetQuotas(ctx context.Context, owner id.Tenant, quotas tenant.Q
 	return version, nil
 }
 
-// quotas of runs, as people know them.
+// Names of the quotas of runs.
 const (
 	quotaQueued = "max_queued_tasks"
 	quotaRuns   = "max_concurrent_runs"
@@ -129,11 +129,11 @@ type usage struct {
 	nextDayAt time.Time
 }
 
-// overCount is how far past a limit usage is counted, so that a refusal reports the real value of a
-// tenant whose quota was lowered. It costs something only where there are that many rows.
+// overCount is how far past a limit usage is counted, so that a refusal reports the real value of a tenant
+// whose quota was lowered. It costs only as much as there are rows.
 const overCount = 1000
 
-// usageOf counts little further than each limit, and nothing that has none.
+// usageOf counts usage up to a little more than each limit, and does not count what has no limit.
 func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas, own map[id.Tenant]int32, now time.Time) (map[id.Tenant]*usage, error) {
 	used := make(map[id.Tenant]*usage, len(quotas))
 	questions := make([]store.UsageQuestion, 0, len(quotas))
@@ -167,13 +167,13 @@ func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQu
 	return used, err
 }
 
-// decide reports whether a run may be made, and whether it waits for its start. Runs that wait
-// count like those that run: nobody overtakes them.
+// decide reports whether a run may be created, and whether it waits for its start. Waiting runs count like
+// running ones, so that no run overtakes them.
 func (u *usage) decide(t *plannedTrigger, now time.Time) (pending bool, err error) {
 	q := u.quotas
 	over := func(limit, current int32) bool { return limit >= 0 && current >= limit }
 	if over(q.MaxDailyRuns, u.Daily) {
-		return false, quotaExceeded(quotaDaily, "runs were made today", q.MaxDailyRuns, u.Daily, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
+		return false, quotaExceeded(quotaDaily, "runs were created today", q.MaxDailyRuns, u.Daily, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
 	}
 	switch {
 	case over(q.MaxQueuedTasks, u.Queued) && !t.WaitForQuota:
@@ -190,7 +190,7 @@ func (u *usage) decide(t *plannedTrigger, now time.Time) (pending bool, err erro
 	return pending, nil
 }
 
-// quotaRetry is when to ask again for what frees itself at any moment.
+// quotaRetry is when to retry after a quota that may be free at any moment.
 const quotaRetry = 5 * time.Second
 
 func quotaExceeded(quota, what string, limit, current int32, after time.Duration, remedy string) error {
@@ -199,7 +199,7 @@ func quotaExceeded(quota, what string, limit, current int32, after time.Duration
 		fault.Value("quota", quota), fault.Value("limit", limit), fault.Value("current", current))
 }
 
-// rootsOf counts the tasks of a plan that wait for nothing.
+// rootsOf counts the tasks of a plan without upstreams.
 func rootsOf(p plan.Plan) int {
 	waits := make(map[int]bool, len(p.Tasks))
 	for _, e := range p.Edges {
@@ -208,8 +208,7 @@ func rootsOf(p plan.Plan) int {
 	return len(p.Tasks) - len(waits)
 }
 
-// ExpireRuns ends runs that have taken longer than they may, up to most of them, and says how
-// many it looked at.
+// ExpireRuns times out up to most overdue runs, and returns how many it examined.
 func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 	var (
 		due   []store.DueRun
@@ -249,7 +248,7 @@ func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 	return len(due), failed
 }
 
-// overtime says which limit a run is past.
+// overtime names the limit that a run has exceeded.
 func overtime(d store.DueRun, code *deployment) string {
 	whose := "the tenant's max_run_duration"
 	if code != nil {

@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// lockTries bounds how often a trigger asks again for locks that were released while it
-	// looked who holds them.
+	// lockTries bounds how often a trigger requests locks again that were released while it read their
+	// holders.
 	lockTries = 10
-	// lockPoll is how often a trigger that waits for a lock looks without a signal: the run may
-	// end on another server.
+	// lockPoll is how often a trigger that waits for a lock polls: the run may end on another server.
 	lockPoll = time.Second
 	// MaxWaitForLock bounds how long a trigger may wait for a lock.
 	MaxWaitForLock = time.Minute
@@ -157,7 +156,7 @@ func undoRefused(ctx context.Context, tx *store.Tx, fresh []*plannedTrigger, ref
 	return tx.RepointTriggerKeys(ctx, repoint)
 }
 
-// withLock tries again until the lock is free or the time is over.
+// withLock repeats a trigger until its lock is free or the time is over.
 func (e *Engine) withLock(ctx context.Context, wait time.Duration, try func() (Triggered, error)) (Triggered, error) {
 	if wait < 0 || wait > MaxWaitForLock {
 		return Triggered{}, fault.New(fault.InvalidArgument, "is "+wait.String(), fault.Field("wait_for_lock"),
@@ -179,7 +178,7 @@ func (e *Engine) withLock(ctx context.Context, wait time.Duration, try func() (T
 	return triggered, nil
 }
 
-// untilFree waits outside of the lane: nobody else waits with it.
+// untilFree waits outside of the lane, so that no other command waits with it.
 func (e *Engine) untilFree(ctx context.Context, wait time.Duration, try func() (Triggered, error)) (Triggered, error) {
 	triggered, err := try()
 	if wait == 0 || err != nil || !triggered.AlreadyRunning {
@@ -212,7 +211,7 @@ func (e *Engine) untilFree(ctx context.Context, wait time.Duration, try func() (
 // Lock is a lock and the run that holds it.
 type Lock = store.LockView
 
-// ListLocks reads the locks of a tenant by their keys, after the key given.
+// ListLocks returns the locks of a tenant in the order of their keys, after the given key.
 func (e *Engine) ListLocks(ctx context.Context, owner id.Tenant, after string, most int) ([]Lock, error) {
 	return e.store.ListLocks(ctx, owner, after, most)
 }

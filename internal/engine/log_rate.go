@@ -9,16 +9,16 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// LogRates bound what a server stores of logs. What exceeds them is dropped before it is
-// stored, since trimming stored rows leaves their space behind. Each has a burst, and a number
-// of bytes a second afterwards. Zero fields have the defaults below.
+// LogRates bound the log bytes that a server stores. Bytes beyond them are dropped before they are stored,
+// since the space of trimmed rows is not freed at once. Each has a burst, and a number of bytes per second
+// afterwards. Zero fields have the defaults below.
 type LogRates struct {
 	AttemptBurst, AttemptRate int // bytes of one attempt
 	TenantBurst, TenantRate   int // bytes of all attempts of a tenant
 }
 
-// The default rates. An attempt may fill the log that is kept of it at once; workers send less
-// than its rate afterwards, and the end of the log last.
+// The default rates. An attempt may fill its log at once; workers send less than the rate afterwards, and
+// the end of the log last.
 const (
 	logAttemptBurst = store.MaxLogBytes
 	logAttemptRate  = 16 << 10
@@ -29,13 +29,13 @@ const (
 // forgetLogs is how long an idle meter is kept: longer than any of them takes to be full again.
 const forgetLogs = 10 * time.Minute
 
-// logBudget is how many bytes may be stored: a token bucket.
+// logBudget is a token bucket of bytes.
 type logBudget struct {
 	left float64
 	at   time.Time
 }
 
-// refill adds what has accrued until now.
+// refill adds the bytes that have accrued until now.
 func (b *logBudget) refill(now time.Time, burst, rate int) {
 	if b.at.IsZero() {
 		b.left = float64(burst)
@@ -45,7 +45,7 @@ func (b *logBudget) refill(now time.Time, burst, rate int) {
 	b.at = now
 }
 
-// attemptMeter is the budget of an attempt and what was dropped since its last stored chunk.
+// attemptMeter is the budget of an attempt, and how much was dropped since its last stored chunk.
 type attemptMeter struct {
 	logBudget
 
@@ -53,8 +53,8 @@ type attemptMeter struct {
 	dropped  int
 }
 
-// logMeter decides which chunks are stored. It is in memory, for this server alone: an attempt
-// whose worker speaks to several servers has the rate of each.
+// logMeter decides which chunks are stored. It is in the memory of one server: an attempt whose worker
+// sends to several servers has the rate of each.
 type logMeter struct {
 	rates LogRates
 
@@ -87,15 +87,15 @@ func newLogMeter(rates LogRates) *logMeter {
 	return &logMeter{rates: rates, attempts: map[attemptToken]*attemptMeter{}, tenants: map[id.Tenant]*logBudget{}}
 }
 
-// The lines that stand for what was dropped. They are documented: keep them.
+// The lines that stand for dropped lines. They are documented: keep them.
 const (
 	logDropping = "WARN servo drops log lines of this attempt: more than %d bytes a second\n"
 	logDropped  = "WARN servo dropped %d bytes of this attempt's log: more than %d bytes a second\n"
 	logTime     = "2006-01-02T15:04:05.000Z"
 )
 
-// pass is a chunk as it is to be stored: whole, behind a line that counts what was dropped
-// before it, or as the line that says that the dropping begins. Chunks in between are not stored.
+// pass returns the chunk to store: the whole chunk, the chunk after a line that counts the dropped lines
+// before it, or the line that announces the dropping. Chunks in between are not stored.
 func (m *logMeter) pass(c LogChunk, now time.Time) (LogChunk, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func (m *logMeter) pass(c LogChunk, now time.Time) (LogChunk, bool) {
 	return c, true
 }
 
-// sweep forgets the meters of attempts that have ended.
+// sweep deletes the meters of attempts that have ended.
 func (m *logMeter) sweep(now time.Time) {
 	if now.Sub(m.swept) < forgetLogs {
 		return

@@ -13,18 +13,18 @@ import (
 // LogChunk is some lines of an attempt's log: plain text, a line for each entry.
 type LogChunk = store.LogChunk
 
-// Limits of log chunks: the text of one, how many one call brings, and how many may wait,
-// which bounds the memory that they take.
+// Limits of log chunks: the text of one, how many one call sends, and how many may wait, which bounds
+// their memory.
 const (
 	MaxChunkBytes = 64 << 10
 	MaxLogChunks  = 1000
 	maxLogsWait   = 1000
 )
 
-// Logs adds chunks to the logs of attempts. Each answers on its own; a chunk that was heard
-// before is answered as it was. They have a lane of their own, which nothing else waits for.
-// Chunks beyond the rates of LogRates are answered like others and not stored.
-// Whoever ends an attempt sends the rest of its log before: afterwards the lease is over.
+// Logs adds chunks to the logs of attempts, and returns an error or nil for each; a repeated chunk gets the
+// answer of the first. They have a lane of their own, so that no other command waits for them. Chunks
+// beyond LogRates are answered like others and not stored. A worker sends the rest of a log before it ends
+// the attempt: afterwards the lease is over.
 func (e *Engine) Logs(ctx context.Context, chunks []LogChunk) []error {
 	errs := make([]error, len(chunks))
 	if len(chunks) > MaxLogChunks {
@@ -66,8 +66,7 @@ func validateChunk(c LogChunk) error {
 	return checkText("text", c.Text, MaxChunkBytes)
 }
 
-// checkTime refuses times that are a mistake and that some readers could not spell. Zero is
-// not said.
+// checkTime refuses years that cannot be right and that some readers cannot parse. Zero is no time.
 func checkTime(field string, at time.Time) error {
 	if !at.IsZero() && (at.Year() < 1970 || at.Year() > 9999) {
 		return fault.New(fault.InvalidArgument, fmt.Sprintf("is in the year %d", at.Year()), fault.Field(field), fault.Remedy("use a year from 1970 to 9999"))

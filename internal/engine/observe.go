@@ -11,20 +11,20 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Observer is told what happened, after it was committed. It is called by the goroutines
-// that commit, several at once: it must be quick, and must not call the engine.
+// Observer receives what was committed. The goroutines that commit call it, several at once: it must be
+// quick, and must not call the engine.
 type Observer interface {
-	// Committed is told what one transaction has done. Nothing of it may be kept after the
-	// call but copies: the next transaction uses the same memory.
+	// Committed receives the changes of one transaction. After the call only copies may be used: the next
+	// transaction uses the same memory.
 	Committed(done *Committed)
-	// Refused is told of a trigger that a quota has turned away.
+	// Refused receives a trigger that a quota has refused.
 	Refused(quota string)
-	// Contended is told of a trigger that met a lock which another run held: whether it got it
-	// in the end, and how long it waited.
+	// Contended receives a trigger whose lock another run held: whether it got the lock in the end, and how
+	// long it waited.
 	Contended(got bool, waited time.Duration)
-	// Admitted is told of a round of admission.
+	// Admitted receives a round of admission.
 	Admitted(round AdmissionRound)
-	// Decided is told of slots that have their outcome.
+	// Decided receives slots with their outcomes.
 	Decided(slots []SlotsDecided)
 }
 
@@ -35,47 +35,47 @@ type SlotsDecided struct {
 	Lag     time.Duration // of one that fired: from its due time to the decision
 }
 
-// AdmissionRound is one look of admission at the tasks that are ready.
+// AdmissionRound is one round of admission.
 type AdmissionRound struct {
 	Admitted int
 	Took     time.Duration
 	Failed   bool
 }
 
-// Committed is what one transaction has done.
+// Committed are the changes of one transaction.
 type Committed struct {
 	At    time.Time // the database's time of the transaction
 	Tasks []TaskMove
 	Runs  []RunChange
-	// Breaches are the promises about runs that were broken.
+	// Breaches are the breached SLAs of runs.
 	Breaches []run.SLA
 }
 
 // TaskMove is one change of a task's state.
 type TaskMove struct {
 	Tenant    id.Tenant
-	Workspace id.Workspace // zero where nobody needed to read it: admission, starts
+	Workspace id.Workspace // zero if the transaction did not read it: admission, starts
 	Run       id.Run
 	Task      id.Task
 	Asset     string // "" for tasks that have not been queued
 	Pool      string
-	Trace     string // of the run; "" where nobody needed to read it
+	Trace     string // of the run; "" if the transaction did not read it
 	From, To  run.TaskState
 	Outcome   run.Outcome // of an end
-	Failure   string      // the code of what ended the attempt in failure
+	Failure   string      // the code of the failure that ended the attempt
 	Attempt   int32
-	Since     time.Time // when it came into From
+	Since     time.Time // when it entered From
 	ReadyAt   time.Time // when it became ready for this attempt; zero if not known
 	StartedAt time.Time // of the attempt that ends; zero if it was not started
 }
 
-// RunChange is a run that was made or changed. From is 0 if it was made.
+// RunChange is a run that was created or changed. From is 0 if it was created.
 type RunChange struct {
 	From run.State
-	Run  *run.Run // as it is by now; not to be changed, nor kept
+	Run  *run.Run // after the transaction; do not change or keep it
 }
 
-// watch prepares a working set for whoever observes. Without an observer nothing is noted.
+// watch prepares a working set for the observer, if there is one.
 func (e *Engine) watch(w *working) {
 	if e.config.Observer == nil {
 		return
@@ -87,9 +87,8 @@ func (e *Engine) watch(w *working) {
 	w.seen.Tasks = w.seen.Tasks[:0]
 }
 
-// tell tells the observer what a committed working set has done; of one that was rolled
-// back it is told nothing.
-func (e *Engine) tell(w *working, err error) {
+// observe reports a committed working set to the observer, and drops one that was rolled back.
+func (e *Engine) observe(w *working, err error) {
 	if w.seen == nil {
 		return
 	}
@@ -104,13 +103,13 @@ func (e *Engine) tell(w *working, err error) {
 		}
 		e.config.Observer.Committed(w.seen)
 	}
-	clear(w.seen.Tasks) // the texts in them are somebody's rows
+	clear(w.seen.Tasks) // their strings keep rows alive
 	clear(w.seen.Runs)
 	e.observed.Put(w.seen)
 	w.seen = nil
 }
 
-// note takes note of a task's change of state.
+// note adds a task's change of state for the observer.
 func (w *working) note(before, after *run.Task, parent *liveRun) {
 	if w.seen == nil || before.State == after.State {
 		return
@@ -128,7 +127,7 @@ func (w *working) note(before, after *run.Task, parent *liveRun) {
 	}
 }
 
-// known adds to the latest note what a claim knows of the task's run.
+// known adds what a claim has read of the task's run to the latest move.
 func (w *working) known(workspace id.Workspace, trace string) {
 	if w.seen != nil && len(w.seen.Tasks) > 0 {
 		move := &w.seen.Tasks[len(w.seen.Tasks)-1]
@@ -136,7 +135,7 @@ func (w *working) known(workspace id.Workspace, trace string) {
 	}
 }
 
-// answered tells the observer of a trigger that was refused by a quota or met a held lock.
+// answered reports a trigger that a quota refused, or whose lock was held, to the observer.
 func (e *Engine) answered(triggered Triggered, err error, contended bool, waited time.Duration) {
 	if e.config.Observer == nil {
 		return
@@ -151,9 +150,9 @@ func (e *Engine) answered(triggered Triggered, err error, contended bool, waited
 	}
 }
 
-// toldRound tells the observer of a round of admission. That another server admits is no
-// failure, and no round.
-func (e *Engine) toldRound(begun time.Time, admitted *int, err *error) {
+// observeRound reports a round of admission to the observer. While another server admits there is neither
+// a failure nor a round.
+func (e *Engine) observeRound(begun time.Time, admitted *int, err *error) {
 	if e.config.Observer == nil || errors.Is(*err, store.ErrDutyLost) {
 		return
 	}

@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// maxEventsAtOnce is how many events one transaction takes, if few listen to each.
+	// maxEventsAtOnce is how many external events one transaction handles, if each has few listeners.
 	maxEventsAtOnce = 100
-	// listenersTried is how many of those who listen are asked whether they can run with the
-	// parameters of an event, before it is accepted.
+	// listenersTried is how many listening configs are checked against the parameters of an external
+	// event before it is accepted.
 	listenersTried = 20
 )
 
-// SendEvent is something that has happened outside.
+// SendEvent is an external event.
 type SendEvent struct {
 	Tenant     id.Tenant
 	Workspace  string // "" is the default one
 	Name       string
-	Key        string          // the same again is the same event
-	Parameters json.RawMessage // over those of the configs
+	Key        string          // deduplicates: the same key is the same event
+	Parameters json.RawMessage // override those of the configs
 	Reason     string
 	Meta       event.Meta
 }
 
-// SentEvent is the answer to an event.
+// SentEvent is the answer to an external event.
 type SentEvent struct {
 	config.OutsideEvent
 
 	WorkspaceName string
-	Duplicate     bool // it was sent before: this is what became of it then
+	Duplicate     bool // it was sent before: this is its state
 }
 
-// SendEvent takes an event in: from then on every config that listens gets one run of it, on
-// whichever server. The same key again gives the event that is there.
+// SendEvent accepts an external event: every config that listens to it gets one run, created by any server.
+// A repeated key returns the first event.
 func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, err error) {
 	if r.Workspace == "" {
 		r.Workspace = tenant.DefaultWorkspace
@@ -118,12 +118,12 @@ func (e *Engine) sendEvent(ctx context.Context, tx *store.Tx, w store.Workspace,
 	if inserted {
 		return sent, tx.AppendEntityEvents(ctx, received)
 	}
-	// Somebody else has sent it at the same time, and has committed by now.
+	// Another caller has sent the same key at the same time, and has committed.
 	if first, known, err = tx.EventByKey(ctx, key); err != nil {
 		return sent, err
 	}
 	if !known {
-		return sent, fault.New(fault.Unavailable, "the key is being forgotten right now", fault.Field("dedupe_key"), fault.RetryAfter(time.Second), fault.Remedy("send it again"))
+		return sent, fault.New(fault.Unavailable, "the event with this key is being deleted", fault.Field("dedupe_key"), fault.RetryAfter(time.Second), fault.Remedy("send it again"))
 	}
 	return sent.again(first, r)
 }
@@ -142,15 +142,15 @@ func (s SentEvent) again(first config.OutsideEvent, r SendEvent) (SentEvent, err
 	return s, nil
 }
 
-// someCanRun refuses parameters with which none of those that listen could run: whoever has
-// sent them is the one who can mend them. If only some cannot, the others are not held up.
+// someCanRun refuses parameters with which no listening config could run: the sender can correct them. If
+// some configs can run, the event is accepted.
 func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace, r SendEvent) error {
 	if string(r.Parameters) == `{}` {
 		return nil
 	}
 	code, err := e.activeCode(ctx, tx, w)
 	if err != nil || code == nil {
-		return err // nothing was deployed: each will say so
+		return err // nothing is deployed: each run will fail with that
 	}
 	listening, err := tx.SomeEventListeners(ctx, store.EventKey{Tenant: r.Tenant, Workspace: w.ID, Name: r.Name}, listenersTried)
 	if err != nil {
@@ -164,7 +164,7 @@ func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace
 		}
 		if refused == nil {
 			named := *f
-			named.Violation.Message += ", says the pipeline of config " + c.Name + ", and no other that listens can run with them"
+			named.Violation.Message += " (pipeline of config " + c.Name + "); no listening config can run with these parameters"
 			refused = &named
 		}
 	}
@@ -174,8 +174,8 @@ func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace
 	return refused
 }
 
-// refusal is why a config cannot run with the parameters of an event; nil if it can, or if they
-// are not to blame.
+// refusal is why a config cannot run with the parameters of an external event; nil if it can, or if
+// another error prevents it.
 func refusal(code *deployment, spec config.Spec, parameters json.RawMessage) (*fault.Fault, error) {
 	own, err := spec.Example()
 	if err != nil {
@@ -192,20 +192,20 @@ func refusal(code *deployment, spec config.Spec, parameters json.RawMessage) (*f
 	return nil, nil //nolint:nilnil // nothing is refused
 }
 
-// Handled is what one look at the events that wait has done.
+// Handled is the result of HandleEvents.
 type Handled struct {
 	Events int // that are done
 	Runs   int
 	More   bool // there may be others
 }
 
-// handling is the events of one look.
+// handling are the external events of one transaction.
 type handling struct {
 	*firing
 
 	events []config.OutsideEvent
 	steps  []handlingStep
-	cut    map[id.Event]bool // has more listeners than were taken
+	cut    map[id.Event]bool // has more listeners than were read
 	ended  []event.Event
 }
 
@@ -217,8 +217,8 @@ type handlingStep struct {
 	skip    config.Outcome // why not; 0 if it does not listen any more
 }
 
-// HandleEvents makes the runs of events that wait: of up to most configs in one transaction, and
-// notes how far it has come, so that each config gets one run of each event, whoever crashes.
+// HandleEvents creates the runs of waiting external events: for up to most configs in one transaction. It
+// records its position, so that each config gets one run of each event, also after a crash.
 func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, err error) {
 	var h *handling
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -258,7 +258,7 @@ func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, e
 	return handled, h.followUp(ctx)
 }
 
-// choose locks the configs that listen to the first events, and asks for their runs.
+// choose locks the configs that listen to the first events, and adds their triggers.
 func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []config.OutsideEvent, most int) error {
 	expected := 0
 	for i := 0; i < len(taken) && (i == 0 || expected < most); i++ {
@@ -306,7 +306,7 @@ func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []
 	return nil
 }
 
-// ask asks for the run of a config with the parameters of an event.
+// ask adds the trigger of a config with the parameters of an event.
 func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.OutsideEvent) error {
 	t := h.happened(c)
 	if t == nil {
@@ -320,8 +320,8 @@ func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.Outsid
 	return err
 }
 
-// note counts what became of each config, up to the nth call: with more the transaction would
-// be too large, and the next one goes on there.
+// note counts the outcome of each config up to the nth trigger: with more the transaction would be too
+// large, and the next one continues there.
 func (h *handling) note(n int) error {
 	calls, stopped := 0, false
 	open := make(map[int]bool, len(h.events))

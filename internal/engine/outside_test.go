@@ -170,7 +170,7 @@ func TestEvents(t *testing.T) {
 		_, err := w.SendEvent(t.Context(), w.event("prices", strings.Repeat("k", 201), ``))
 		require.ErrorContains(t, err, "200 bytes")
 		_, err = w.SendEvent(t.Context(), w.event("prices", "k", `{"zone": "x"}`))
-		require.ErrorContains(t, err, "says the pipeline of config priced")
+		require.ErrorContains(t, err, "pipeline of config priced")
 		require.Zero(t, w.db.Count(t, `SELECT count(*) FROM servo.event_inbox`), "nothing is stored")
 	})
 

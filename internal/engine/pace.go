@@ -8,9 +8,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// pace is how fast workers take tasks from the pools' queues, as the rounds of this server see
-// it. It decides how far admission looks ahead and nothing else: a server that has seen no round
-// yet begins with a part of the workers' capacity.
+// pace is how fast workers take tasks from the pools' queues, measured by the rounds of this server. It
+// only decides how far admission looks ahead: a server without rounds begins with a part of the workers'
+// capacity.
 type pace struct {
 	mu    sync.Mutex
 	at    time.Time // of the last round

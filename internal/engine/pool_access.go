@@ -15,8 +15,8 @@ import (
 )
 
 // Which tenants may use a pool is a property of the pool (docs/adr/0026-pool-access.md).
-// It is checked where tasks are created, so that people learn of it, and enforced where tasks are
-// admitted and claimed: the pool may have changed in between.
+// It is checked where tasks are created, so that callers get an error, and enforced where tasks are
+// admitted and claimed, since the pool may have changed in between.
 
 // maxPoolRefusals bounds the assets that one refusal names.
 const maxPoolRefusals = 20
@@ -44,7 +44,7 @@ func planPools(p plan.Plan) poolUses {
 	}
 }
 
-// poolNames are the pools of some uses, each once.
+// poolNames returns the pools of uses, each once.
 func poolNames(uses ...poolUses) []string {
 	seen := map[string]bool{}
 	var names []string
@@ -144,9 +144,9 @@ func refusePoolsOf(ctx context.Context, tx *store.Tx, drafts []triggerDraft) ([]
 // withdrawnReason is why a task left its pool's queue.
 const withdrawnReason = "the pool does not accept tasks of the tenant any more"
 
-// WithdrawQueued makes queued tasks ready again whose tenant may no longer use their pool, up to
-// most of them, and says how many it looked at. Claims pass over them already; in the queue they
-// would count against the tenant's quota and the pool's limit.
+// WithdrawQueued makes up to most queued tasks ready again whose tenant may no longer use their pool, and
+// returns how many it examined. Claims skip them; in the queue they would count against the tenant's quota
+// and the pool's limit.
 func (e *Engine) WithdrawQueued(ctx context.Context, most int) (looked int, err error) {
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
 		candidates, err := tx.QueuedWithoutAccess(ctx, most)

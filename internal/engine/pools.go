@@ -12,8 +12,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// CreatePool configures a pool. The first push pool brings the first signing key with it:
-// without one nothing could be sent.
+// CreatePool configures a pool. The first push pool creates the first signing key too, which sending
+// needs.
 func (e *Engine) CreatePool(ctx context.Context, name string, settings platform.PoolSettings, meta event.Meta) (store.Pool, error) {
 	if err := platform.ValidatePoolName("name", name); err != nil {
 		return store.Pool{}, err
@@ -45,8 +45,8 @@ func (e *Engine) CreatePool(ctx context.Context, name string, settings platform.
 	return made, nil
 }
 
-// ChangePool changes the settings of a pool that is at a version; 0 is any. The kind of a
-// pool stays: what is claimed and what is called are not the same tasks.
+// ChangePool updates a pool of the expected version; 0 accepts any. The kind cannot change: tasks of pull
+// pools and of push pools run in different ways.
 func (e *Engine) ChangePool(ctx context.Context, name string, version int32, change func(*platform.PoolSettings), meta event.Meta) (store.Pool, error) {
 	var pool store.Pool
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -58,7 +58,7 @@ func (e *Engine) ChangePool(ctx context.Context, name string, version int32, cha
 		change(&settings)
 		if settings.Kind != pool.Kind {
 			return fault.New(fault.Conflict, fmt.Sprintf("pool %s is a %s pool", name, pool.Kind), fault.Field("kind"),
-				fault.Remedy("delete the pool and make it again, once its tasks are done"))
+				fault.Remedy("delete the pool and create it again, once its tasks are done"))
 		}
 		if err := settings.Validate(); err != nil {
 			return err
@@ -84,8 +84,8 @@ func (e *Engine) ChangePool(ctx context.Context, name string, version int32, cha
 	return pool, nil
 }
 
-// DeletePool forgets the settings of a pool that is at a version; 0 is any. What is queued
-// stays, as in a pull pool that nobody has configured.
+// DeletePool deletes the configuration of a pool of the expected version; 0 accepts any. Queued tasks are
+// kept, as in a pull pool without configuration.
 func (e *Engine) DeletePool(ctx context.Context, name string, version int32, meta event.Meta) error {
 	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		pool, err := lockPool(ctx, tx, name, version)
@@ -116,7 +116,7 @@ func lockPool(ctx context.Context, tx *store.Tx, name string, version int32) (st
 	}
 	if version != 0 && version != pool.Version {
 		return pool, fault.New(fault.Conflict, fmt.Sprintf("pool %s is at version %d by now, not %d", name, pool.Version, version),
-			fault.Field("version"), fault.Remedy("read it again and decide anew"), fault.Value("version", pool.Version))
+			fault.Field("version"), fault.Remedy("reload the pool and apply the change to it"), fault.Value("version", pool.Version))
 	}
 	return pool, nil
 }
@@ -125,8 +125,8 @@ func poolEvent(p store.Pool, body event.Body, meta event.Meta) platform.Event {
 	return platform.Event{Subject: platform.SubjectOf(platform.KindPool, p.Name), Version: p.Version, At: p.UpdatedAt, Meta: meta, Body: body}
 }
 
-// poolsChanged wakes dispatch and admission: there may be room now.
+// poolsChanged wakes dispatch and admission, since there may be room now.
 func (e *Engine) poolsChanged() {
-	e.keys.forget() // the first pool may have brought one
+	e.keys.forget() // the first push pool may have created one
 	e.signals.Publish(signal.Pools, signal.Ready)
 }

@@ -9,11 +9,11 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Progress is how far a leased attempt is, as its worker says it.
+// Progress is how far a leased attempt is, as its worker reports it.
 type Progress = store.ProgressReport
 
-// Progress takes down how far attempts are. The answers stand in the order of the reports. It is
-// for people and decides nothing, so it has a lane of its own, which no heartbeat waits for.
+// Progress records how far attempts are. The answers are in the order of the reports. It informs people and
+// decides nothing, so it has a lane of its own, which no heartbeat waits for.
 func (e *Engine) Progress(ctx context.Context, reports []Progress) ([]Pulse, error) {
 	if len(reports) > maxHeartbeats {
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d reports, the limit of one call is %d", len(reports), maxHeartbeats),
@@ -33,7 +33,7 @@ func (e *Engine) Progress(ctx context.Context, reports []Progress) ([]Pulse, err
 // maxPhaseLength is the longest name of a phase or a stage.
 const maxPhaseLength = 100
 
-// ValidateProgress says what is wrong with a progress, if anything is.
+// ValidateProgress refuses an invalid progress.
 func ValidateProgress(p Progress) error {
 	if !(p.Fraction >= 0 && p.Fraction <= 1) { // NaN too
 		return fault.New(fault.InvalidArgument, "must be 0 to 1", fault.Field("fraction"), fault.Remedy("send the share that is done"))
@@ -60,7 +60,7 @@ func ValidateProgress(p Progress) error {
 	return checkText("stage", p.Stage, maxPhaseLength)
 }
 
-// runProgress writes the latest that a batch says of each lease.
+// runProgress writes the latest progress of each lease of a batch.
 func (e *Engine) runProgress(ctx context.Context, calls []*batch.Call[[]Progress, []Pulse]) error {
 	latest := map[store.PulseKey]int{}
 	var reports []Progress

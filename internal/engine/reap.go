@@ -8,8 +8,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Expire ends attempts whose lease was not renewed or whose deadline is over, up to most
-// of them, and says how many it looked at.
+// Expire ends up to most attempts whose lease was not renewed or whose deadline has passed, and returns how
+// many it examined.
 func (e *Engine) Expire(ctx context.Context, most int) (int, error) {
 	looked := 0
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -45,8 +45,8 @@ func (e *Engine) Expire(ctx context.Context, most int) (int, error) {
 	return looked, err
 }
 
-// expire looks at each lease again under its lock: past its deadline, not renewed, or
-// alive, in which case the reaper is told when to look next.
+// expire checks each lease again under its lock: it is past its deadline, not renewed, or alive. For a live
+// one it sets when the reaper checks it next.
 func (e *Engine) expire(ctx context.Context, tx *store.Tx, w *working, leases []run.Task) error {
 	var due []store.TaskKey
 	for _, t := range leases {
@@ -77,8 +77,7 @@ func timedOut(t run.Task, w *working) bool {
 	return t.State == run.Running && !t.Deadline.After(w.now)
 }
 
-// RetryDue makes tasks ready whose backoff is over, up to most of them, and says how many
-// it looked at.
+// RetryDue makes up to most tasks ready whose backoff is over, and returns how many it examined.
 func (e *Engine) RetryDue(ctx context.Context, most int) (int, error) {
 	looked := 0
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {

@@ -15,7 +15,7 @@ import (
 const (
 	// namesTried is how many names a misspelt one is compared with.
 	namesTried = 10_000
-	// dependentsNamed is how many of those who hold a config are named.
+	// dependentsNamed is how many dependents of a config an error names.
 	dependentsNamed = 5
 )
 
@@ -33,17 +33,17 @@ func referencesOf(s config.Spec) (found []reference) {
 	return found
 }
 
-// references knows which configs there are, or will be with this request.
+// references are the configs that exist, or will exist after this request.
 type references struct {
 	workspace string
 	known     map[string]bool
-	names     []string // all of them, if one that is named is not known
+	names     []string // all of them, if a named one does not exist
 	templates templates
-	edges     map[string][]string // configs of the workspace that name others, as they will be
+	edges     map[string][]string // configs of the workspace that name others, after this request
 }
 
-// readReferences looks for the configs that a request names. Those that exist were locked: none
-// of them is deleted before this transaction has ended.
+// readReferences reads the configs that a request names. Existing ones are locked: none of them is deleted
+// before this transaction has ended.
 func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, r SaveConfigs, existing map[string]*store.ConfigState) (references, error) {
 	configs := r.Configs
 	refs := references{workspace: w.Name, known: make(map[string]bool, len(existing)+len(configs))}
@@ -76,7 +76,7 @@ func readReferences(ctx context.Context, tx *store.Tx, w store.Workspace, r Save
 	return refs, refs.readEdges(ctx, tx, w, configs)
 }
 
-// namesOthers says that a request has a config that runs after another or depends on one.
+// namesOthers reports whether a request has a config that runs after another or depends on one.
 func namesOthers(configs []SaveConfig) bool {
 	return slices.ContainsFunc(configs, func(c SaveConfig) bool { return len(referencesOf(c.Spec)) > 0 })
 }
@@ -99,8 +99,8 @@ func (refs *references) readEdges(ctx context.Context, tx *store.Tx, w store.Wor
 	return nil
 }
 
-// check refuses a spec that names a config which does not exist, or its own, or that closes a
-// cycle: its configs would run for ever, or wait for each other for ever.
+// check refuses a spec that names itself or a config that does not exist, or that closes a cycle: its
+// configs would trigger each other, or wait for each other, without end.
 func (refs references) check(own string, s config.Spec) error {
 	for _, r := range referencesOf(s) {
 		switch {
@@ -131,5 +131,5 @@ func undepended(ctx context.Context, tx *store.Tx, c store.ConfigState) error {
 		text += " and others"
 	}
 	return fault.New(fault.Conflict, "configs run after "+c.Name+" or depend on it: "+text, fault.Field("config"),
-		fault.Remedy("change them first, or delete it by force: then their slots find that it has not succeeded"), fault.Value("dependents", names))
+		fault.Remedy("change them first, or delete it with force; their slots then find no success of it"), fault.Value("dependents", names))
 }

@@ -18,8 +18,8 @@ type ending struct {
 	reason run.ReturnReason // of a return
 }
 
-// answerRepeats answers reports whose lease is over: the first answer if they are repeats
-// of the report that ended it, else that they are stale.
+// answerRepeats answers reports whose lease is over: a repeat of the report that ended the lease gets its
+// answer, any other is stale.
 func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, calls []*workCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (e *Engine) answerRepeats(ctx context.Context, tx *store.Tx, w *working, ca
 	}
 	for _, c := range calls {
 		r := c.Request.report
-		// An earlier report of this very batch may have ended the task.
+		// An earlier report of this batch may have ended the task.
 		if t, ok := w.tasks[r.Task]; ok && keyOf(t.task) == r.TaskKey && t.changed && t.task.Token == r.Token && t.task.State.Terminal() {
 			endings[attemptKey{r.TaskKey, r.Token}] = endingOf(t.task)
 		}
@@ -55,8 +55,8 @@ type attemptKey struct {
 	token int64
 }
 
-// endings finds how attempts ended: those that ended their tasks by the tasks' rows, the
-// others by the events, those of this very transaction included.
+// endings finds how attempts ended: from the tasks' rows for those that ended their tasks, from the events
+// for the others, including those of this transaction.
 func (e *Engine) endings(ctx context.Context, tx *store.Tx, w *working, attempts []attemptKey) (map[attemptKey]ending, error) {
 	keys := make([]store.TaskKey, len(attempts))
 	for i, a := range attempts {
@@ -92,7 +92,7 @@ func (e *Engine) endings(ctx context.Context, tx *store.Tx, w *working, attempts
 	return found, nil
 }
 
-// streams adds to recorded streams what this transaction is about to record.
+// streams adds the events of this transaction to recorded streams.
 func (w *working) streams(recorded map[store.TaskKey][]event.Event) map[store.TaskKey][]event.Event {
 	for _, e := range w.changes.Events {
 		key := store.TaskKey{Tenant: e.Tenant, Run: e.Run, Task: id.Of[id.Task](e.Subject)}
@@ -159,8 +159,8 @@ func staleReport(r *Report, end ending, known bool) error {
 	return leaseOver(r.Task)
 }
 
-// leaseOver answers whoever speaks for a task that it does not hold any more.
+// leaseOver answers a worker that does not hold the task any more.
 func leaseOver(task id.Task, options ...fault.Option) error {
 	options = append(options, fault.Field("lease"), fault.Remedy("stop working on this task and claim another"))
-	return fault.New(fault.Stale, "the lease of task "+task.String()+" is over: somebody else may hold it", options...)
+	return fault.New(fault.Stale, "the lease of task "+task.String()+" is over: another worker may hold it", options...)
 }

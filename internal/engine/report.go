@@ -14,13 +14,13 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Report is what a worker says about one of its leases.
+// Report is a worker's report about one of its leases.
 type Report struct {
 	store.TaskKey
 
 	Token  int64
 	Action Action
-	Pools  []string // of which the worker may speak; nil is all
+	Pools  []string // that the worker may serve; nil is all
 	Meta   event.Meta
 }
 
@@ -28,26 +28,26 @@ type Report struct {
 type Action interface{ action() }
 
 type (
-	// Start says that an instance of the worker executes the task; see run.Start.
+	// Start reports that an instance of the worker executes the task; see run.Start.
 	Start struct{ Instance string }
-	// Advance moves the cursor if it is where the worker thinks.
+	// Advance moves the cursor from Expected to Next.
 	Advance struct{ Expected, Next string }
-	// Yield gives the task back, at Cursor if said.
+	// Yield returns the task to the queue, with its cursor at Cursor if set.
 	Yield struct{ Cursor *string }
-	// Complete ends the task well. Status is SUCCESS ("" too) or PARTIAL_SUCCESS.
+	// Complete ends the task in success. Status is SUCCESS ("" too) or PARTIAL_SUCCESS.
 	Complete struct {
 		Status run.Outcome
 		Result json.RawMessage
 	}
-	// Fail ends the attempt in failure; Retry is the worker's hint, After the delay that an
-	// endpoint asked for, 0 if none.
+	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that an endpoint
+	// requested, 0 if none.
 	Fail struct {
 		Failure run.Failure
 		Retry   *bool
 		After   time.Duration
 	}
-	// FanOut adds tasks to the run. With Barrier, what waits for this task waits for
-	// them too. Ordinal counts the task's fan-outs from 0; the same again adds nothing.
+	// FanOut adds tasks to the run. With Barrier, the dependents of this task wait for them too. Ordinal
+	// numbers the task's fan-outs from 0; a repeated one adds nothing.
 	FanOut struct {
 		Ordinal int32
 		Tasks   []FanOutTask
@@ -64,14 +64,14 @@ func (Complete) action() {}
 func (Fail) action()     {}
 func (FanOut) action()   {}
 
-// Answer says what became of a report.
+// Answer is the answer to a report.
 type Answer struct {
 	State    run.TaskState
 	Outcome  run.Outcome
 	DueAt    time.Time // of the next attempt, in RETRY_WAIT
 	Deadline time.Time // of this attempt, once started
-	Late     bool      // the result came after a cancel: kept, and nothing came of it
-	Repeat   bool      // the first time was heard
+	Late     bool      // the result came after a cancel: it is stored and has no effect
+	Repeat   bool      // an earlier report had the same effect
 	Added    []id.Task // by a fan-out
 }
 
@@ -202,8 +202,7 @@ func unique(keys []store.TaskKey) []store.TaskKey {
 	return out
 }
 
-// decideReports lets each report meet its task, in order. What does not hold its lease any
-// more is looked up once more as a repeat.
+// decideReports applies each report to its task, in order. A report without a lease may be a repeat.
 func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, reports []*workCall) error {
 	policies, err := e.policies(ctx, tx, w, failing(reports))
 	if err != nil {
@@ -251,7 +250,7 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	case FanOut:
 		return e.fanOut(ctx, tx, w, t, r, a)
 	default:
-		return Answer{}, fault.New(fault.InvalidArgument, "is missing", fault.Field("action"), fault.Remedy("say what happened to the task"))
+		return Answer{}, fault.New(fault.InvalidArgument, "is missing", fault.Field("action"), fault.Remedy("set the action of the report"))
 	}
 	if err := w.decide(t, cmd, r.Meta); err != nil {
 		return Answer{}, err
@@ -264,8 +263,8 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	}, nil
 }
 
-// renewStarted begins the lease of the worker that has started a task. A lease that has most of its
-// time left stays as it is: its due time is indexed, and each change of it costs.
+// renewStarted begins the lease of the worker that has started a task. A lease with most of its time left is
+// not changed: its due time is indexed, so each change costs.
 func (w *working) renewStarted(t *liveTask) {
 	if t.task.ExpiresAt.Before(w.now.Add(t.task.Lease / 2)) {
 		t.task.ExpiresAt = w.now.Add(t.task.Lease)
@@ -294,7 +293,7 @@ type policies struct {
 	deployments map[id.Deployment]*deployment
 }
 
-// policies reads what the retry policies of these tasks depend on.
+// policies reads the assets and deployments that set the retry policies of these tasks.
 func (e *Engine) policies(ctx context.Context, tx *store.Tx, w *working, keys []store.TaskKey) (policies, error) {
 	p := policies{runs: w.runs}
 	if len(keys) == 0 {

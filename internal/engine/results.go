@@ -15,10 +15,10 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// FoldResults takes in what up to most runs that have ended mean for their configs: success
-// and failure are counted, a config that has failed too often is disabled, and those that run
-// after others get their runs. It says how many it took. If the runs of so many would be too
-// large for one transaction it takes fewer.
+// FoldResults applies the results of up to most ended runs to their configs: it counts successes and
+// failures, disables a config that has failed too often, and creates the runs of configs that run after
+// others. It returns how many results it applied, which are fewer if their runs would be too large for one
+// transaction.
 func (e *Engine) FoldResults(ctx context.Context, most int) (taken int, err error) {
 	for {
 		if taken, err = e.foldResults(ctx, most); !errors.Is(err, errTooLarge) {
@@ -28,7 +28,7 @@ func (e *Engine) FoldResults(ctx context.Context, most int) (taken int, err erro
 	}
 }
 
-// errTooLarge says that a transaction would have more tasks than it may.
+// errTooLarge is the error of a transaction with too many tasks.
 var errTooLarge = errors.New("too many tasks for one transaction")
 
 func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err error) {
@@ -93,9 +93,9 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 	return taken, f.followUp(ctx)
 }
 
-// lockConfigsOf locks the configs of results, and those that run after the ones that have
-// succeeded: all at once, in the order of their ids, waiting for nobody. A config that somebody
-// holds must not keep all others from their results: what it has to do with is left, in order.
+// lockConfigsOf locks the configs of results, and those that run after the ones that have succeeded: all at
+// once, in the order of their ids, without waiting. Results that concern a locked config are left, in their
+// order, so that they do not delay the others.
 func lockConfigsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult) (configs map[id.Config]*firingConfig, ready, left []store.ConfigResult, err error) {
 	seen := map[store.ConfigKey]bool{}
 	var keys []store.ConfigKey
@@ -149,8 +149,8 @@ func byID(locked []store.ConfigState) map[id.Config]*firingConfig {
 	return configs
 }
 
-// contended is the error of a command that may have its lock in a moment: nothing else would
-// ask for its run again, so all of them wait.
+// contended is the error of a trigger whose lock may be free in a moment. No slot would repeat it, so the
+// transaction is repeated as a whole.
 func contended(batch []*firedTrigger) error {
 	for _, t := range batch {
 		if fault.Is(t.result.err, fault.Unavailable) {
@@ -185,8 +185,8 @@ func (f *firing) refused(configs map[id.Config]*firingConfig, batch []*firedTrig
 	return nil
 }
 
-// claimedRuns are the runs among those that timed out of which a worker has picked up a task. The
-// others say that workers are missing, and nothing about their configs.
+// claimedRuns returns the timed-out runs of which a worker has claimed a task. The others timed out because
+// workers are missing, which is no failure of their configs.
 func claimedRuns(ctx context.Context, tx *store.Tx, results []store.ConfigResult) (map[id.Run]bool, error) {
 	var timedOut []store.RunKey
 	for _, r := range results {
@@ -197,12 +197,12 @@ func claimedRuns(ctx context.Context, tx *store.Tx, results []store.ConfigResult
 	return tx.ClaimedRuns(ctx, timedOut)
 }
 
-// fold counts results, each in its turn, and gives the runs that have succeeded.
+// fold counts results in their order, and returns the successes.
 func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.ConfigResult, claimed map[id.Run]bool) (succeeded []store.ConfigResult, err error) {
 	for _, r := range results {
 		c := configs[r.Config]
 		if c == nil || !c.DeletedAt.IsZero() {
-			continue // nobody asks any more
+			continue // the config was deleted
 		}
 		if r.After != nil { // it was counted with the first of its listeners
 			succeeded = append(succeeded, r)
@@ -212,7 +212,7 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 			c.noted = true
 			f.configs = append(f.configs, c)
 		}
-		// The last run is the one that was made last, and once that has ended, the one that ended last.
+		// The last run is the one that was created last, and once that has ended, the one that ended last.
 		if c.LastRun == nil || *c.LastRun == r.Run || !c.LastRunAt.IsZero() && !c.LastRunAt.After(r.At) {
 			run := r.Run
 			c.LastRun, c.LastState, c.LastRunAt = &run, int16(r.State), r.At
@@ -231,14 +231,13 @@ func (f *firing) fold(configs map[id.Config]*firingConfig, results []store.Confi
 			if c.changed {
 				c.DueAt = time.Time{} // it was disabled
 			}
-		default: // a cancelled run says nothing about its config
+		default: // a cancelled run does not count
 		}
 	}
 	return succeeded, nil
 }
 
-// listeners asks for the runs of configs that run after those that have succeeded: one for
-// each success.
+// listeners adds the triggers of configs that run after those that have succeeded: one for each success.
 func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Config]*firingConfig, succeeded []store.ConfigResult) error {
 	byName := map[store.ConfigName][]*firingConfig{}
 	var counted []store.ConfigKey
@@ -278,11 +277,11 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 	return nil
 }
 
-// maxHops bounds how many configs run after each other because of one run. Cycles are refused when
-// configs are saved; this ends what got in otherwise.
+// maxHops bounds how many configs run after each other because of one run. Cycles are refused when configs
+// are saved; this ends any other.
 const maxHops = 100
 
-// hopsOf is how many successes of configs have led to runs.
+// hopsOf counts the successes of configs that have led to each run.
 func hopsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult, wanted bool) (map[id.Run]int, error) {
 	if !wanted || len(results) == 0 {
 		return nil, nil
@@ -301,8 +300,7 @@ func hopsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult, wan
 	return hops, err
 }
 
-// happened asks for the run of a config because of something that has happened; nil if as many
-// as may run at once do.
+// happened returns the trigger of a config because of an event; nil if max_overlap is reached.
 func (f *firing) happened(c *store.ConfigState) *triggerCommand {
 	load := f.loads[c.ID]
 	if c.Spec.MaxOverlap > 0 && load.Live >= c.Spec.MaxOverlap {
@@ -314,7 +312,7 @@ func (f *firing) happened(c *store.ConfigState) *triggerCommand {
 	return configTrigger(c, scheduleOf(c), time.Time{}, f.now, "event")
 }
 
-// scheduleOf is nil if the config has none that can be read.
+// scheduleOf is the schedule of a config; nil if it cannot be read.
 func scheduleOf(c *store.ConfigState) *schedule.Schedule {
 	s, err := c.Spec.Schedule()
 	if err != nil {
@@ -332,7 +330,7 @@ func (e *Engine) now(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// TriggerConfig makes a run of a config now. Its slots stay as they are.
+// TriggerConfig creates a run of a config now. Its slots do not change.
 func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Config, t Trigger) (Triggered, error) {
 	c, err := e.store.GetConfig(ctx, store.ConfigKey{Tenant: owner, Config: of})
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// RetryMode says how much of a run is done again.
+// RetryMode is how much of a run is retried.
 type RetryMode string
 
 // The modes of a retry.
 const (
-	RetryFailed RetryMode = "FAILED" // what failed, was skipped or was cancelled
-	RetryAll    RetryMode = "ALL"    // everything that the run was planned to do
-	RetryFrom   RetryMode = "FROM"   // a task and everything downstream of it
+	RetryFailed RetryMode = "FAILED" // tasks that failed, were skipped or were cancelled
+	RetryAll    RetryMode = "ALL"    // all planned tasks
+	RetryFrom   RetryMode = "FROM"   // a task and all downstream of it
 )
 
 // TriggerRetry is the trigger type of a run that retries another.
@@ -34,7 +34,7 @@ const (
 	maxAncestors = 20
 )
 
-// RetryRun asks for a run that does another one again.
+// RetryRun requests a run that retries another.
 type RetryRun struct {
 	Tenant      id.Tenant `json:"-"`
 	Run         id.Run    `json:"run"`
@@ -51,14 +51,14 @@ type RetryRun struct {
 	Meta           event.Meta `json:"-"`
 }
 
-// RetryRun makes a child of a run that is over: the same workspace, pipeline, parameters,
-// priority and retry policy, but of the deployment that is active now, since people mend the
-// code, deploy it and retry.
+// RetryRun creates a child of a run that has ended: with the same workspace, pipeline, parameters, priority
+// and retry policy, but with the deployment that is active now, since people fix the code, deploy it and
+// retry.
 func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	if err := r.validate(); err != nil {
 		return Triggered{}, err
 	}
-	// No lock: a run that is over does not change, and one that is not is refused.
+	// No lock: a run that has ended does not change, and any other is refused.
 	parent, err := e.store.GetRunPlan(ctx, store.RunKey{Tenant: r.Tenant, Run: r.Run})
 	if err != nil {
 		return Triggered{}, err
@@ -73,15 +73,15 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 		if only, err = parent.Undone(); err != nil {
 			return Triggered{}, fmt.Errorf("retry run %s: %w", r.Run, err)
 		}
-	case RetryFrom: // by the plan of then: the code of now may add to it when it is known
+	case RetryFrom: // by the old plan; the active code may add to it later
 		if only, err = parent.From(r.From, func(string) []string { return nil }); err != nil {
 			return Triggered{}, err
 		}
 	case RetryAll:
 	}
 	if len(only) == 0 {
-		return Triggered{}, fault.New(fault.Conflict, "there is nothing to retry: every task of the run succeeded", fault.Field("mode"),
-			fault.Remedy("retry with mode ALL to do everything again"), fault.Value("state", parent.State.String()))
+		return Triggered{}, fault.New(fault.Conflict, "nothing to retry: every task of the run succeeded", fault.Field("mode"),
+			fault.Remedy("retry with mode ALL to run every task again"), fault.Value("state", parent.State.String()))
 	}
 	done, err := e.resultsBefore(ctx, parent)
 	if err != nil {
@@ -134,8 +134,8 @@ func (t *triggerCommand) doneBefore(key string) (run.Inherited, bool) {
 	return from, done
 }
 
-// forConfig is the config that a run was made for, if it is still there: what becomes of a retry
-// counts for it, and excludes its other runs.
+// forConfig is the config of a run, if it still exists: a retry counts as its run, and excludes its other
+// runs.
 func (e *Engine) forConfig(ctx context.Context, parent run.Run) (*ForConfig, error) {
 	if parent.Config == nil {
 		return nil, nil
@@ -163,10 +163,9 @@ func (r RetryRun) validate() error {
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED, FROM or ALL"))
 }
 
-// resultsBefore are tasks that have succeeded, by their asset: those of the run that is retried,
-// those that it has inherited itself, and for what is missing those of the runs before it,
-// since mended code may name other upstreams. They are looked up here, once and outside of the
-// lane, rather than for each claim.
+// resultsBefore returns succeeded tasks by asset: those of the retried run, those that it has inherited,
+// and for other assets those of the runs before it, since fixed code may name other upstreams. They are
+// read here, once and outside of the lane, rather than for each claim.
 func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
 	done := map[string]run.Inherited{}
 	for range maxAncestors {
@@ -176,7 +175,7 @@ func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[strin
 		}
 		before, err := e.store.GetRunPlan(ctx, store.RunKey{Tenant: of.Tenant, Run: *of.Parent})
 		if fault.Is(err, fault.NotFound) || err == nil && !before.State.Terminal() {
-			break // forgotten, or not a run that was retried
+			break // deleted, or not a retried run
 		}
 		if err != nil {
 			return nil, err

@@ -218,7 +218,7 @@ func TestRetryRunRefuses(t *testing.T) {
 		b.drain(t, succeed)
 		err := b.retryError(t, key, engine.RetryFailed)
 		requireFault(t, err, fault.Conflict)
-		require.ErrorContains(t, err, "there is nothing to retry")
+		require.ErrorContains(t, err, "nothing to retry")
 	})
 
 	t.Run("a run that is not there, or another tenant's, and a mode that does not exist", func(t *testing.T) {

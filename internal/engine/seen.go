@@ -9,19 +9,19 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// maxSeen bounds how many workers and pools are remembered between two times of telling. It
-// is far above what one server can serve.
+// maxSeen bounds the workers and pools that are remembered between two writes. It is far above what one
+// server can serve.
 const maxSeen = 20_000
 
-// seenWorkers are the workers that this server has heard of: by their claims, which say what
-// they serve, and by their heartbeats and reports. It is kept in memory and told to the
-// database from time to time, outside of the transactions that do the work.
+// seenWorkers are the workers that called this server: with claims, which name their pools, and with
+// heartbeats and reports. They are kept in memory and written to the database from time to time, outside of
+// the transactions that do the work.
 type seenWorkers struct {
 	mu    sync.Mutex
 	known map[string]knownWorker      // by name
-	fresh map[freshWorker]knownWorker // those seen since the last time
-	heard map[string]bool             // names of whose pools nothing is known
-	news  bool                        // something is fresh that was not known before
+	fresh map[freshWorker]knownWorker // seen since the last write
+	named map[string]bool             // names of workers with unknown pools
+	news  bool                        // fresh has something that was not known before
 }
 
 type knownWorker struct {
@@ -34,11 +34,11 @@ type knownWorker struct {
 type freshWorker struct{ name, pool string }
 
 func newSeenWorkers() *seenWorkers {
-	return &seenWorkers{known: map[string]knownWorker{}, fresh: map[freshWorker]knownWorker{}, heard: map[string]bool{}}
+	return &seenWorkers{known: map[string]knownWorker{}, fresh: map[freshWorker]knownWorker{}, named: map[string]bool{}}
 }
 
-// claimed takes note of a claim, and reports whether it tells anything new. A worker that does
-// not say how many tasks it can hold can hold the most that it has ever asked for.
+// claimed remembers the worker of a claim, and reports whether anything about it is new. A worker that does
+// not report its capacity has the capacity of its largest claim.
 func (s *seenWorkers) claimed(r ClaimRequest, set *capabilitySet) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *seenWorkers) freshen(name string, w knownWorker) {
 	}
 }
 
-// alive takes note of any other sign of life.
+// alive remembers a worker that sent anything else.
 func (s *seenWorkers) alive(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,43 +80,43 @@ func (s *seenWorkers) alive(name string) {
 		s.freshen(name, w)
 		return
 	}
-	if len(s.heard) < maxSeen {
-		s.heard[name] = true
+	if len(s.named) < maxSeen {
+		s.named[name] = true
 	}
 }
 
-// take gives who was seen since the last time and whether that is new, and forgets who was
-// not seen for long.
-func (s *seenWorkers) take() (workers []store.SeenWorker, heard []string, news bool) {
+// take returns the workers that were seen since the last call and whether anything is new, and forgets
+// those that were not seen for long.
+func (s *seenWorkers) take() (workers []store.SeenWorker, named []string, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news, s.news = s.news, false
 	for key, w := range s.fresh {
 		workers = append(workers, store.SeenWorker{Name: key.name, Pool: key.pool, Slots: w.slots, Digest: w.set.name(), Capabilities: w.set.names()})
 	}
-	for name := range s.heard {
-		heard = append(heard, name)
+	for name := range s.named {
+		named = append(named, name)
 	}
 	clear(s.fresh)
-	clear(s.heard)
+	clear(s.named)
 	for name, w := range s.known {
 		if time.Since(w.at) > store.WorkerLives {
 			delete(s.known, name)
 		}
 	}
-	return workers, heard, news
+	return workers, named, news
 }
 
-// sawClaim takes note of a claim; what is new about a worker is not kept until the next
-// round, since admission fills the queues by what workers can hold.
+// sawClaim remembers the worker of a claim. News are written at once, since admission fills the queues by
+// the capacity of workers.
 func (e *Engine) sawClaim(r ClaimRequest, set *capabilitySet) {
 	if e.seen.claimed(r, set) {
 		e.signals.Wake(signal.Worker)
 	}
 }
 
-// WorkerAlive takes note of a worker that sent a heartbeat. All that were seen are written
-// together, so a name that cannot be written would keep the others from it.
+// WorkerAlive remembers a worker that sent a heartbeat. All workers are written in one statement, so a name
+// that cannot be stored is left out: it would fail the others.
 func (e *Engine) WorkerAlive(name string) error {
 	if err := checkText("worker_id", name, maxTriggeredByLength); err != nil {
 		return err
@@ -125,14 +125,14 @@ func (e *Engine) WorkerAlive(name string) error {
 	return nil
 }
 
-// SeenWorkers are the workers that were seen since the last call: those that claimed, with
-// their pools, and the names of others. News says that something was not known before.
-func (e *Engine) SeenWorkers() (workers []store.SeenWorker, heard []string, news bool) {
+// SeenWorkers returns the workers that were seen since the last call: those that claimed, with their pools,
+// and the names of others. News reports that something was not known before.
+func (e *Engine) SeenWorkers() (workers []store.SeenWorker, named []string, news bool) {
 	return e.seen.take()
 }
 
-// NewWorker is signalled when something new is known about the workers of this server.
+// NewWorker is signalled when a worker of this server is new, or serves other pools.
 func (e *Engine) NewWorker() <-chan struct{} { return e.signals.Wait(signal.Worker) }
 
-// WorkersKnown tells admission, wherever it is done, that pools may hold more.
+// WorkersKnown notifies admission, on whichever server, that pools may have more capacity.
 func (e *Engine) WorkersKnown() { e.signals.Publish(signal.Room) }

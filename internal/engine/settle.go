@@ -5,18 +5,17 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// inFlight says that a task counts against its tenant's quota and its pool's.
+// inFlight reports whether a task counts against the quota of its tenant and the limit of its pool.
 func inFlight(s run.TaskState) bool { return s == run.Queued || s.Leased() }
 
-// workerDied says that the attempt that ends here ended with its worker. How long that took says
-// nothing about the task: it is neither charged to its tenant nor learnt from.
+// workerDied reports whether the attempt ended because its worker died. Its duration is then neither charged
+// to the tenant nor used to estimate others.
 func (t *liveTask) workerDied() bool {
 	return t.task.Deaths > t.deaths || t.task.State == run.Failed && t.task.Failure.IsWorkerDeath()
 }
 
-// settle says to admission which tasks are in flight no longer, what their tenants had been
-// charged for them, and what their attempts have taken: a note for each tenant, pool and
-// asset, however many tasks there are.
+// settle collects for admission the tasks that are in flight no longer, what their tenants were charged for
+// them, and how long their attempts took: one settlement for each tenant, pool and asset.
 func (w *working) settle() {
 	type key struct {
 		store.ShareKey

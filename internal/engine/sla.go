@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// labelText writes labels as runs and totals have them: the same labels are the same text.
+// labelText is the canonical text of labels, as runs and totals store it.
 func labelText(labels map[string]string) string {
 	if len(labels) == 0 {
 		return ""
@@ -24,7 +24,7 @@ func labelText(labels map[string]string) string {
 	return string(text)
 }
 
-// brokenPromise is a breach that the transaction records.
+// brokenPromise is an SLA breach that the transaction records.
 type brokenPromise struct {
 	of  *liveRun
 	sla run.SLA
@@ -46,11 +46,11 @@ func (t *triggerCommand) startBy(now time.Time) (*time.Time, int32) {
 	if !t.For.Slot.IsZero() {
 		from = t.For.Slot.Add(t.For.Delay)
 	}
-	by := from.Add(t.For.Within).Truncate(time.Microsecond) // what the database can tell apart
+	by := from.Add(t.For.Within).Truncate(time.Microsecond) // the precision of the database
 	return &by, int32(t.For.Within / time.Second)           //nolint:gosec // at most a week
 }
 
-// lateAt is what the row among the live runs says of a run that is made now.
+// lateAt returns the values of the live-run row of a run that is created now.
 func (t *triggerCommand) lateAt(now time.Time) (at time.Time, breaches int16) {
 	by, _ := t.startBy(now)
 	switch {
@@ -71,9 +71,8 @@ func (w *working) missedStart(r *liveRun, begunInTime bool, meta event.Meta) err
 	return w.recordRun(r, breach, meta)
 }
 
-// missedStarts looks at the runs that end with this transaction, after the time at which they
-// should have begun: whoever should have looked before may not have come to it. The others
-// cost nothing.
+// missedStarts checks the runs that end with this transaction after the time at which they should have
+// begun: the reaper may not have checked them yet. Other runs cost nothing.
 func missedStarts(ctx context.Context, tx *store.Tx, w *working) error {
 	var ending []run.Run
 	for _, r := range w.touched {
@@ -96,8 +95,8 @@ func missedStarts(ctx context.Context, tx *store.Tx, w *working) error {
 	return nil
 }
 
-// LookLate looks at runs that should have begun by now, up to most of them, and records a
-// breach of those that have not, or did too late. It says how many it looked at.
+// LookLate checks up to most runs that should have begun by now, and records a breach of those that have not
+// or began too late. It returns how many it checked.
 func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
 	looked := 0
 	var held []string
@@ -137,13 +136,13 @@ func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
 		return nil
 	})
 	if err == nil && len(held) > 0 {
-		e.signals.Publish(held...) // claims have passed over what was locked
+		e.signals.Publish(held...) // claims have skipped the locked tasks
 	}
 	return looked, err
 }
 
-// begunInTime says which of some locked runs began in time. A claim reads the clock before it
-// commits: of runs that seem not to have begun, whoever is about to start a task is waited for.
+// begunInTime returns which of some locked runs began in time. A claim reads the clock before it commits, so
+// for runs that seem not to have begun it waits for transactions that are about to start a task.
 func begunInTime(ctx context.Context, tx *store.Tx, runs []run.Run) (begun map[id.Run]bool, pools []string, err error) {
 	if begun, err = tx.BegunInTime(ctx, runs); err != nil {
 		return nil, nil, err
@@ -168,8 +167,7 @@ func begunInTime(ctx context.Context, tx *store.Tx, runs []run.Run) (begun map[i
 	return begun, slices.Compact(pools), err
 }
 
-// total adds up what the transaction has done to runs: a row for each tenant and set of labels,
-// however many runs there are.
+// total adds up the changes of runs: one row for each tenant and set of labels.
 func (w *working) total() {
 	type key struct {
 		tenant id.Tenant
@@ -198,7 +196,7 @@ func (w *working) total() {
 	}
 }
 
-// endOf is what the end of a run adds to the totals.
+// endOf returns what the end of a run adds to the totals.
 func endOf(r run.Run) store.Totals {
 	t := store.Totals{Ended: 1}
 	switch r.State { //nolint:exhaustive // the other states are no ends
@@ -220,8 +218,8 @@ func endOf(r run.Run) store.Totals {
 	return t
 }
 
-// delayOf is how many seconds a run waited to be started since it was due, or else since it was
-// made; one that never was has not waited.
+// delayOf is how many seconds a run waited for its start since it was due, or else since it was created; 0
+// for a run that never started.
 func delayOf(r run.Run) float64 {
 	if r.StartedAt.IsZero() {
 		return 0

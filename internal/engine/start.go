@@ -11,9 +11,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// StartRuns starts runs that wait for their tenants' quotas, up to most of them, by priority
-// and then by age, and says how many. It works under the admission duty, and counts under the
-// tenants' locks as a trigger does.
+// StartRuns starts up to most runs that wait for their tenants' quotas, by priority and then by age, and
+// returns how many. It works under the admission duty, and counts under the tenants' locks as a trigger
+// does.
 func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (started int, err error) {
 	waits := false
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -28,7 +28,7 @@ func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (star
 		started, err = startRuns(ctx, tx, w, candidates)
 		return err
 	})
-	if store.IsLockTaken(err) { // by a trigger that came first; the run goes on waiting
+	if store.IsLockTaken(err) { // by a trigger that came first; the run keeps waiting
 		return 0, nil
 	}
 	if err != nil {
@@ -38,10 +38,10 @@ func (e *Engine) StartRuns(ctx context.Context, duty store.Duty, most int) (star
 	return started, nil
 }
 
-// StartsWanted says, once, that a run may start which could not before.
+// StartsWanted reports, once, that a run may start which could not before.
 func (e *Engine) StartsWanted() bool { return e.signals.StartWanted() }
 
-// startable are runs that may start, as far as one sees without locks; nil if none waits.
+// startable returns runs that may start, read without locks; nil if none waits.
 func startable(ctx context.Context, tx *store.Tx, most int) ([]store.RunKey, error) {
 	waiting, err := tx.WaitingTenants(ctx)
 	if err != nil || len(waiting) == 0 {
@@ -97,13 +97,13 @@ func (u *usage) room(most int) int32 {
 	return min(int32(most), max(u.quotas.MaxConcurrentRuns-u.Running, 0)) //nolint:gosec // likewise
 }
 
-// backlogged says that so many tasks are ready that no run may add others.
+// backlogged reports whether so many tasks are ready that no run may add others.
 func (u *usage) backlogged() bool {
 	return u.quotas.MaxQueuedTasks >= 0 && u.Queued >= u.quotas.MaxQueuedTasks
 }
 
-// startRuns locks the candidates and their tenants, counts again, and starts those for which
-// there is room. The start counts as an upstream of the tasks that have no other.
+// startRuns locks the candidates and their tenants, counts again, and starts runs while there is room. The
+// start counts as an upstream of tasks without another.
 func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store.RunKey) (started int, err error) {
 	locked, err := tx.LockRuns(ctx, store.LockForCount, candidates)
 	if err != nil {
@@ -141,8 +141,8 @@ func startRuns(ctx context.Context, tx *store.Tx, w *working, candidates []store
 	return started, returnLocks(ctx, tx, w, given)
 }
 
-// giveLocks gives runs that wait for locks theirs, before the tenants are locked: a trigger that
-// has taken such a lock may be waiting for its tenant.
+// giveLocks takes the locks that runs wait for, before the tenants are locked: a trigger that has taken such
+// a lock may be waiting for its tenant.
 func giveLocks(ctx context.Context, tx *store.Tx, waiting []run.Run) (map[id.Run]bool, error) {
 	var behind []run.Run
 	for _, r := range waiting {
@@ -156,7 +156,7 @@ func giveLocks(ctx context.Context, tx *store.Tx, waiting []run.Run) (map[id.Run
 	return tx.GiveLocks(ctx, behind)
 }
 
-// returnLocks takes the locks back from runs that could not start.
+// returnLocks releases the locks of runs that could not start.
 func returnLocks(ctx context.Context, tx *store.Tx, w *working, given map[id.Run]bool) error {
 	var left []store.RunKey
 	for of := range given {

@@ -13,21 +13,21 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Bounds of what is done about subscriptions.
+// Bounds of subscriptions.
 const (
 	followLease    = time.Minute
 	maxFollowError = 500
 )
 
-// sender pauses subscriptions that nobody listens to.
+// sender is the actor that pauses subscriptions whose receiver fails.
 const sender = "feed"
 
-// FollowLease is how long a subscription belongs to whoever has taken it.
+// FollowLease is how long a subscription is leased to the server that has taken it.
 func (*Engine) FollowLease() time.Duration { return followLease }
 
-// CreateSubscription makes a subscription of a tenant, or of the installation if it is the zero
-// one, that hears of what follows a place in the feed (now, beginning, or one that somebody was
-// given). Its secret is not shown again.
+// CreateSubscription creates a subscription of a tenant, or of the installation if the tenant is zero. It
+// receives the events after a position in the feed (now, beginning, or an earlier one). Its secret is not
+// shown again.
 func (e *Engine) CreateSubscription(ctx context.Context, owner id.Tenant, settings subscription.Settings, from string, meta event.Meta) (made store.Follower, err error) {
 	if err := settings.Validate(store.EventTypes()); err != nil {
 		return made, err
@@ -63,7 +63,7 @@ func (e *Engine) CreateSubscription(ctx context.Context, owner id.Tenant, settin
 	return made, err
 }
 
-// PauseSubscription stops a subscription. One that is paused stays as it is.
+// PauseSubscription pauses a subscription. Pausing it again changes nothing.
 func (e *Engine) PauseSubscription(ctx context.Context, owner id.Tenant, name, reason string, meta event.Meta) error {
 	return e.changeSubscription(ctx, owner, name, meta, func(_ context.Context, _ *store.Tx, s *store.Follower) (event.Body, error) {
 		if !s.PausedAt.IsZero() {
@@ -73,7 +73,7 @@ func (e *Engine) PauseSubscription(ctx context.Context, owner id.Tenant, name, r
 	})
 }
 
-// ResumeSubscription lets a subscription go on where it was. One that goes on stays as it is.
+// ResumeSubscription resumes a subscription at its position. Resuming it again changes nothing.
 func (e *Engine) ResumeSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
 	return e.changeSubscription(ctx, owner, name, meta, func(_ context.Context, _ *store.Tx, s *store.Follower) (event.Body, error) {
 		if s.PausedAt.IsZero() {
@@ -83,7 +83,7 @@ func (e *Engine) ResumeSubscription(ctx context.Context, owner id.Tenant, name s
 	})
 }
 
-// ReplaySubscription makes a subscription go on after another place, before or behind its own.
+// ReplaySubscription moves a subscription to another position, earlier or later.
 func (e *Engine) ReplaySubscription(ctx context.Context, owner id.Tenant, name, from string, meta event.Meta) error {
 	return e.changeSubscription(ctx, owner, name, meta, func(ctx context.Context, tx *store.Tx, s *store.Follower) (_ event.Body, err error) {
 		s.After, err = tx.FeedPlace(ctx, "from", from)
@@ -91,15 +91,15 @@ func (e *Engine) ReplaySubscription(ctx context.Context, owner id.Tenant, name, 
 	})
 }
 
-// DeleteSubscription ends a subscription. What it has not heard of it never will.
+// DeleteSubscription deletes a subscription. Events that were not delivered are not sent any more.
 func (e *Engine) DeleteSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
 	return e.changeSubscription(ctx, owner, name, meta, func(context.Context, *store.Tx, *store.Follower) (event.Body, error) {
 		return subscription.Deleted{}, nil
 	})
 }
 
-// changeSubscription records what decide says about a locked subscription; nil changes nothing.
-// Whoever sends for it at the moment has it no more: its place is not moved by what comes of that.
+// changeSubscription locks a subscription and records the event that decide returns; nil changes nothing. The
+// server that sends for it loses its lease, so the result of that call does not move the position.
 func (e *Engine) changeSubscription(ctx context.Context, owner id.Tenant, name string, meta event.Meta,
 	decide func(ctx context.Context, tx *store.Tx, s *store.Follower) (event.Body, error),
 ) error {
@@ -131,8 +131,8 @@ func recordSubscription(ctx context.Context, tx *store.Tx, s store.Follower, now
 	return tx.AppendEntityEvents(ctx, happened)
 }
 
-// TakeSubscriptions takes up to most that are due. Whoever takes them says what came of each
-// before the lease is over, or another takes them again. Now is the database's time.
+// TakeSubscriptions leases up to most due subscriptions. The caller reports the outcome of each before the
+// lease is over, or another server takes them again. Now is the database's time.
 func (e *Engine) TakeSubscriptions(ctx context.Context, most int) (taken []store.Follower, now time.Time, err error) {
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if now, err = tx.Clock(ctx); err != nil {
@@ -144,19 +144,19 @@ func (e *Engine) TakeSubscriptions(ctx context.Context, most int) (taken []store
 	return taken, now, err
 }
 
-// Heard is where a subscription stands after what it was told was accepted.
-type Heard struct {
+// Delivery is the position of a subscription after its receiver has accepted events.
+type Delivery struct {
 	Of     store.Follower
 	After  event.Position
-	Events int           // that were accepted; none if nothing was asked for
-	Keep   bool          // there is more to tell: it still belongs to whoever says so
-	Rest   time.Duration // otherwise: when it is looked after again
+	Events int           // that were accepted; 0 if none matched
+	Keep   bool          // more events follow: the caller keeps the lease
+	Rest   time.Duration // otherwise: when the subscription is due again
 }
 
-// SubscriptionsHeard moves subscriptions ahead. All says that each still belonged to the caller:
-// if not, somebody else looks after it, and nothing was moved.
-func (e *Engine) SubscriptionsHeard(ctx context.Context, heard ...Heard) (all bool, err error) {
-	if len(heard) == 0 {
+// EventsDelivered moves subscriptions forward. All reports that each was still leased to the caller: one that
+// was not is not moved.
+func (e *Engine) EventsDelivered(ctx context.Context, deliveries ...Delivery) (all bool, err error) {
+	if len(deliveries) == 0 {
 		return true, nil
 	}
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -164,13 +164,13 @@ func (e *Engine) SubscriptionsHeard(ctx context.Context, heard ...Heard) (all bo
 		if err != nil {
 			return err
 		}
-		moved := make([]store.Moved, len(heard))
-		for i, h := range heard {
-			due := now.Add(h.Rest)
-			if h.Keep {
+		moved := make([]store.Moved, len(deliveries))
+		for i, d := range deliveries {
+			due := now.Add(d.Rest)
+			if d.Keep {
 				due = now.Add(followLease)
 			}
-			moved[i] = store.Moved{Of: h.Of, After: h.After, Delivered: h.Events, Due: due}
+			moved[i] = store.Moved{Of: d.Of, After: d.After, Delivered: d.Events, Due: due}
 		}
 		counted, err := tx.MoveSubscriptions(ctx, now, moved)
 		all = counted == len(moved)
@@ -179,8 +179,8 @@ func (e *Engine) SubscriptionsHeard(ctx context.Context, heard ...Heard) (all bo
 	return all, err
 }
 
-// SubscriptionFailed writes down that a call was not accepted: it is repeated later and later, and
-// after days of failures the subscription is paused.
+// SubscriptionFailed records that a call was not accepted: it is retried with a growing delay, and after days
+// of failures the subscription is paused.
 func (e *Engine) SubscriptionFailed(ctx context.Context, s store.Follower, failure string) error {
 	paused, counted := false, false
 	var again time.Time
@@ -208,7 +208,7 @@ func (e *Engine) SubscriptionFailed(ctx context.Context, s store.Follower, failu
 	switch {
 	case err != nil || !counted:
 	case paused:
-		e.log.Error("subscription paused: its receiver accepts nothing", "tenant", s.Tenant, "subscription", s.Name, "error", failure)
+		e.log.Error("subscription paused: its receiver accepts no calls", "tenant", s.Tenant, "subscription", s.Name, "error", failure)
 	default:
 		e.log.Warn("events not delivered", "tenant", s.Tenant, "subscription", s.Name, "tries", s.Tries+1, "again", again, "error", failure)
 	}

@@ -18,19 +18,18 @@ import (
 // maxTemplateConfigs is how many configs one change of a template may change.
 const maxTemplateConfigs = 10_000
 
-// SetTemplate says what a tenant's own template is to be.
+// SetTemplate requests a template of a tenant.
 type SetTemplate struct {
 	Tenant      id.Tenant
 	Name        string
 	Cron        string
 	Description string
-	Version     int32 // that the caller has seen; 0 does not ask
+	Version     int32 // expected version; 0 accepts any
 	Meta        event.Meta
 }
 
-// SetTemplate makes a template, or changes it together with every config that uses it: their
-// slots up to now are accounted for, and those that come follow the new expression. It says how
-// many configs it has changed.
+// SetTemplate creates a template, or updates it together with every config that uses it: their slots up to
+// now are recorded, and later ones follow the new expression. It returns how many configs it has updated.
 func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Template, changed int, err error) {
 	if err := config.ValidateTemplate(r.Name, r.Cron, r.Description); err != nil {
 		return set, 0, err
@@ -45,7 +44,7 @@ func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Tem
 		}
 		if r.Version != 0 && r.Version != before.Version {
 			return fault.New(fault.Conflict, fmt.Sprintf("the template has version %d by now, not %d", before.Version, r.Version), fault.Field("version"),
-				fault.Remedy("read the templates again and change what is there now"), fault.Value("version", before.Version))
+				fault.Remedy("reload the templates and apply the change to them"), fault.Value("version", before.Version))
 		}
 		if !known {
 			if err := roomForTemplate(ctx, tx, r.Tenant); err != nil {
@@ -87,7 +86,7 @@ func (e *Engine) SetTemplate(ctx context.Context, r SetTemplate) (set config.Tem
 	return set, changed, nil
 }
 
-// roomForTemplate refuses one more than a tenant may have.
+// roomForTemplate refuses a template beyond the limit of a tenant.
 func roomForTemplate(ctx context.Context, tx *store.Tx, owner id.Tenant) error {
 	names, err := tx.TemplateNames(ctx, owner)
 	if err != nil || len(names) < config.MaxTemplates {
@@ -105,7 +104,7 @@ func usersOf(ctx context.Context, tx *store.Tx, r SetTemplate) ([]store.ConfigKe
 	}
 	if len(users) > maxTemplateConfigs {
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("%d configs use the template, and at most %d can be changed at once", len(users), maxTemplateConfigs),
-			fault.Field("name"), fault.Remedy("make a template of another name, and let the configs use it a thousand at a time"),
+			fault.Field("name"), fault.Remedy("create a template with another name, and move the configs to it a thousand at a time"),
 			fault.Value("limit", maxTemplateConfigs), fault.Value("current", len(users)))
 	}
 	keys := make([]store.ConfigKey, len(users))
@@ -160,7 +159,7 @@ func (l *ledger) useTemplate(ctx context.Context, tx *store.Tx, t config.Templat
 	return len(changed), tx.SaveConfigs(ctx, changed)
 }
 
-// edit replaces what a config says. What its old schedule had until now is accounted for.
+// edit replaces the spec of a config. The slots of its old schedule up to now are recorded.
 func (l *ledger) edit(c *store.ConfigState, before *schedule.Schedule, spec config.Spec, now time.Time, reason string, meta event.Meta) error {
 	sameTimes := c.Spec.SameTimes(spec)
 	if !sameTimes {
@@ -176,10 +175,10 @@ func (l *ledger) edit(c *store.ConfigState, before *schedule.Schedule, spec conf
 	return nil
 }
 
-// DeleteTemplate ends a template that no config uses.
+// DeleteTemplate deletes a template that no config uses.
 func (e *Engine) DeleteTemplate(ctx context.Context, owner id.Tenant, name string, meta event.Meta) error {
 	if _, builtIn := schedule.Resolve(name); builtIn {
-		return fault.New(fault.InvalidArgument, name+" is built in", fault.Field("name"), fault.Remedy("leave it: it costs nothing"))
+		return fault.New(fault.InvalidArgument, name+" is built in and cannot be deleted", fault.Field("name"), fault.Remedy("leave it: it costs nothing"))
 	}
 	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
 		t, known, err := tx.LockTemplate(ctx, owner, name)
@@ -224,14 +223,14 @@ func usedTemplate(name string, users []store.NamedConfig) error {
 		fault.Remedy("give them another trigger first"), fault.Value("configs", names))
 }
 
-// templates are the expressions of the own templates that configs of a request use.
+// templates are the expressions of the tenant's templates that configs of a request use.
 type templates struct {
 	own   map[string]string
-	names []string // all of them, if one that is used is not known
+	names []string // all of them, if a used one does not exist
 }
 
-// readTemplates holds the templates that a request uses, before any config is locked: whoever
-// changes one locks its configs afterwards.
+// readTemplates locks the templates that a request uses before any config is locked, in the order in which
+// SetTemplate locks them.
 func readTemplates(ctx context.Context, tx *store.Tx, owner id.Tenant, configs []SaveConfig) (t templates, err error) {
 	var used []string
 	for _, c := range configs {
@@ -253,8 +252,7 @@ func readTemplates(ctx context.Context, tx *store.Tx, owner id.Tenant, configs [
 	return t, nil
 }
 
-// resolve writes the expression of an own template into a trigger; built-in ones stand for
-// themselves.
+// resolve writes the expression of a tenant's template into a trigger; built-in ones stay names.
 func (t templates) resolve(trigger *config.Trigger) error {
 	trigger.Expression = ""
 	if trigger.Template == "" {

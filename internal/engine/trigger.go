@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Trigger asks for a run of a pipeline, or of a selection of assets.
+// Trigger requests a run of a pipeline, or of a selection of assets.
 type Trigger struct {
 	Tenant      id.Tenant        `json:"-"`
 	Workspace   string           `json:"workspace"` // "" is the default one
@@ -23,38 +23,38 @@ type Trigger struct {
 	Parameters  json.RawMessage  `json:"parameters"`
 	Priority    int16            `json:"priority"` // 0 is the pipeline's
 	TriggerType string           `json:"trigger_type"`
-	TriggeredBy string           `json:"triggered_by"` // the caller, as it was authenticated
+	TriggeredBy string           `json:"triggered_by"` // the authenticated caller
 	Note        string           `json:"note"`         // of the caller, for people
 	Parent      *id.Run          `json:"parent"`
 	Retry       *run.RetryPolicy `json:"retry"`
 	// IdempotencyKey makes a repeat return the first run.
 	IdempotencyKey string `json:"-"`
-	// WaitForQuota makes a run that waits for its start where it would be refused because too
-	// many run, or too many tasks are ready.
+	// WaitForQuota creates a run that waits for its start, instead of a refusal, when too many runs have
+	// not ended or too many tasks are ready.
 	WaitForQuota bool `json:"-"`
-	// Queue makes a run that waits for its lock where another run with other parameters holds it.
+	// Queue creates a run that waits for its lock when a run with other parameters holds it.
 	Queue bool `json:"-"`
 	// WaitForLock is how long TriggerRun waits for a run that holds the lock.
 	WaitForLock time.Duration `json:"-"`
 	Meta        event.Meta    `json:"-"`
-	// For is what a config and one of its slots add to it.
+	// For is the config of the run, and its slot; nil without a config.
 	For *ForConfig `json:"-"`
 }
 
-// ForConfig is the config that a run is made for.
+// ForConfig is the config of a run.
 type ForConfig struct {
 	Config id.Config
 	Name   string
-	Slot   time.Time // zero if no slot makes it
+	Slot   time.Time // zero if no slot creates it
 	Limit  time.Duration
-	// Within is how long after its slot, or now if it has none, and after Delay the run should
-	// have begun; 0 promises nothing.
+	// Within is how long after its slot and Delay, or after now without a slot, the run should have begun;
+	// 0 sets no limit.
 	Within time.Duration
 	Delay  time.Duration // of the slot, by the config's jitter
 	Labels string        // the config's, as run.Run has them
-	// Overlap reports whether it excludes the config's other runs, and waits for them.
+	// Overlap is whether the run excludes the config's other runs, and whether it waits for them.
 	Overlap config.Overlap
-	// Window is what the code of the run is told.
+	// Window is passed to the code of the run.
 	Window *run.Window
 }
 
@@ -62,9 +62,9 @@ type ForConfig struct {
 type Triggered struct {
 	Run    id.Run
 	Repeat bool // the run of an earlier trigger with the same idempotency key
-	// AlreadyRunning says that Run holds the lock that the trigger asked for: nothing was made.
+	// AlreadyRunning reports that Run holds the requested lock: no run was created.
 	AlreadyRunning bool
-	// Differs says that this run does something else than was asked for.
+	// Differs reports that this run does something else than was requested.
 	Differs bool
 }
 
@@ -74,8 +74,7 @@ const (
 	maxTriggeredByLength = 200
 	maxTriggerTypeLength = 100
 	maxTasksPerEvent     = 1000
-	// maxTasksPerBatch bounds a transaction of triggers or cancels: the first that goes
-	// beyond it is its last.
+	// maxTasksPerBatch bounds a transaction of triggers or cancels: the first that exceeds it is the last.
 	maxTasksPerBatch = 10_000
 )
 

@@ -74,7 +74,7 @@ func loadsOf(ctx context.Context, tx *store.Tx, late []lateTrigger) (map[id.Conf
 	return tx.LiveOfConfigs(ctx, keys)
 }
 
-// overlap is what the config says about its own runs; "" without a config.
+// overlap is the overlap policy of the config; "" without a config.
 func (t *triggerCommand) overlap() config.Overlap {
 	if t.For == nil {
 		return ""
@@ -82,7 +82,7 @@ func (t *triggerCommand) overlap() config.Overlap {
 	return t.For.Overlap
 }
 
-// mayWait reports whether a run waits for its lock, with so many of its config ahead of it. With
+// mayWait reports whether a run may wait for its lock, with this many runs of its config ahead of it. With
 // cancel_running only the newest does.
 func (t *triggerCommand) mayWait(ahead int, newest bool) bool {
 	switch t.overlap() {
@@ -150,8 +150,8 @@ func holdersOf(ctx context.Context, tx *store.Tx, late []lateTrigger) ([]run.Run
 	return holders, nil
 }
 
-// sameAs reports whether a run does what the trigger asks for: the same parameters and, by the same
-// code, the same tasks.
+// sameAs reports whether a run does what the trigger requests: the same parameters and, with the same code,
+// the same tasks.
 func (t *plannedTrigger) sameAs(r run.Run) (bool, error) {
 	if t.deployment == r.Deployment && t.plan.Fingerprint != r.Fingerprint {
 		return false, nil

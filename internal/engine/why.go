@@ -14,28 +14,28 @@ import (
 // AdmissionDuty is the duty under which runs start and tasks are admitted.
 const AdmissionDuty = "admission"
 
-// Why says why something has not run yet, or has not ended.
+// Why explains why a config, run or task has not run yet, or has not ended.
 type Why struct {
 	Run      id.Run
 	Pipeline string
-	Config   id.Config // set if it is about a config: then Run is the last one, if there was one
+	Config   id.Config // set for a config; Run is then its last run, if any
 	Name     string    // of the config
-	Task     id.Task   // zero if it is about the run
+	Task     id.Task   // zero for a run
 	Asset    string    // likewise
-	Pool     string    // whose queue it stands in; "" if it stands in none
+	Pool     string    // in whose queue it is; "" if in none
 
 	State    string
-	Since    time.Time // since when it is in that state
-	Next     string    // what happens next if nothing stands in the way
-	Blockers []Blocker // the first is what must go first
+	Since    time.Time // when it entered that state
+	Next     string    // what happens next without blockers
+	Blockers []Blocker // the first has to be removed first
 }
 
-// Blocker is one thing that stands in the way.
+// Blocker is one reason why it does not run.
 type Blocker struct {
 	Code    BlockerCode
-	Message string         // a sentence with the values
+	Message string         // a sentence that includes the values
 	Remedy  string         // what would unblock it
-	Values  map[string]any // the values by themselves
+	Values  map[string]any // the values for programs
 }
 
 // BlockerCode is a kind of blocker. The words are stable: programs may compare them.
@@ -71,7 +71,7 @@ const (
 	BlockedByOthers      BlockerCode = "FAIRNESS"
 	BlockedByOwnTasks    BlockerCode = "OWN_TASKS_FIRST"
 	BlockedByRound       BlockerCode = "ROUND_FULL"
-	// Of a task that waits for a worker, and of one behind a queue that nobody works off.
+	// Of a task that waits for a worker, and of one behind a queue without workers.
 	BlockedByDispatch    BlockerCode = "DISPATCH_PAUSED"
 	BlockedByNoWorker    BlockerCode = "NO_LIVE_WORKER"
 	BlockedByBusyWorkers BlockerCode = "WORKERS_BUSY"
@@ -80,46 +80,46 @@ const (
 	BlockedByRetry   BlockerCode = "RETRY_WAIT"
 	BlockedBySilence BlockerCode = "HEARTBEAT_OVERDUE"
 	BlockedByCancel  BlockerCode = "CANCELLING"
-	// Of what will not run any more.
+	// Of a run or task that has ended.
 	EndedByFailure  BlockerCode = "FAILED"
 	EndedByUpstream BlockerCode = "UPSTREAM_FAILED"
 	EndedByCancel   BlockerCode = "CANCELLED"
 	EndedByTime     BlockerCode = "TIMED_OUT"
 )
 
-// maxUpstreamTold is how many upstream tasks are named.
-const maxUpstreamTold = 10
+// maxUpstreamNamed is how many upstream tasks are named.
+const maxUpstreamNamed = 10
 
-// BreakerOpen adds that calls of a push pool's URL have failed and are not tried for a while,
-// which the server knows that makes them.
+// BreakerOpen adds that calls of a push pool's URL have failed and are suspended. Only the server that makes
+// the calls has this state.
 func (w Why) BreakerOpen(retryAt time.Time) Why {
 	w.Blockers = append(w.Blockers, Blocker{
 		Code:    BlockedByBreaker,
 		Message: fmt.Sprintf("calls of pool %s have failed; the next one is tried at %s", w.Pool, retryAt.UTC().Format(time.RFC3339)),
-		Remedy:  "mend what the pool's URL leads to: servo pools get " + w.Pool + " shows the last error",
+		Remedy:  "fix the service at the pool's URL: servo pools get " + w.Pool + " shows the last error",
 		Values:  map[string]any{"pool": w.Pool, "retry_at": retryAt.UTC().Format(time.RFC3339)},
 	})
 	return w
 }
 
-// inquiry is one question, and what was read to answer it: all of one moment.
+// inquiry is one question and the rows of one snapshot that answer it.
 type inquiry struct {
 	*Engine
 
 	now  time.Time
 	run  store.RunView
-	task *store.TaskView // nil if it is about the run
+	task *store.TaskView // nil for a run
 
 	unmet []store.UpstreamTask
 	pause *store.AssetPause
 	where []store.TasksIn
 	cause *store.TaskView // of a failed run
-	front *store.TaskView // of a run: the task that has waited longest where nothing runs
+	front *store.TaskView // of a run without running tasks: the task that has waited longest
 
 	why Why
 }
 
-// WhyTask says why a task has not run yet, by the predicates of the loops that would take it.
+// WhyTask explains why a task has not run yet, with the predicates of the loops that would move it.
 func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 	q := &inquiry{Engine: e}
 	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
@@ -138,7 +138,7 @@ func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 	return q.why, err
 }
 
-// WhyRun says why a run has not started, or where it stands.
+// WhyRun explains why a run has not started, or how far it is.
 func (e *Engine) WhyRun(ctx context.Context, key store.RunKey) (Why, error) {
 	q := &inquiry{Engine: e}
 	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
@@ -152,11 +152,11 @@ func (e *Engine) WhyRun(ctx context.Context, key store.RunKey) (Why, error) {
 	return q.why, err
 }
 
-// readTask reads what the tenant may see about its task.
+// readTask reads the task, as its tenant may see it.
 func (q *inquiry) readTask(ctx context.Context, tx *store.Tx, key store.TaskKey) (err error) {
 	switch q.task.State {
 	case run.Pending, run.Skipped:
-		q.unmet, err = tx.UnmetUpstream(ctx, key, maxUpstreamTold)
+		q.unmet, err = tx.UnmetUpstream(ctx, key, maxUpstreamNamed)
 	case run.Ready:
 		q.pause, err = tx.PauseOf(ctx, key.Tenant, q.run.Workspace, q.task.Asset)
 	default:
@@ -164,7 +164,7 @@ func (q *inquiry) readTask(ctx context.Context, tx *store.Tx, key store.TaskKey)
 	return err
 }
 
-// readRun reads what the tenant may see about its run, and the task that it depends on most.
+// readRun reads the run, as its tenant may see it, and the task that delays it most.
 func (q *inquiry) readRun(ctx context.Context, tx *store.Tx, key store.RunKey) (err error) {
 	if q.run.State == run.RunFailed {
 		q.cause, err = tx.FirstTaskIn(ctx, key, run.Failed)
@@ -180,7 +180,7 @@ func (q *inquiry) readRun(ctx context.Context, tx *store.Tx, key store.RunKey) (
 	for _, w := range q.where {
 		switch w.State {
 		case run.Dispatched, run.Running:
-			return nil // it goes on
+			return nil // a task is running
 		case run.Ready, run.Queued, run.RetryWait:
 			if oldest == (id.Task{}) {
 				oldest = w.Oldest
@@ -200,7 +200,7 @@ func (q *inquiry) readRun(ctx context.Context, tx *store.Tx, key store.RunKey) (
 	return q.readTask(ctx, tx, front)
 }
 
-// block adds something that stands in the way.
+// block adds a blocker.
 func (q *inquiry) block(code BlockerCode, message, remedy string, values map[string]any) {
 	q.why.Blockers = append(q.why.Blockers, Blocker{Code: code, Message: message, Remedy: remedy, Values: values})
 }
@@ -248,9 +248,7 @@ func (q *inquiry) pending(ctx context.Context, tx *store.Tx) error {
 		}
 		q.block(BlockedByStart, "its run waits for its start", "see servo why "+q.run.ID.String(), map[string]any{"run": q.run.ID.String()})
 	}
-	told := 0
 	for _, u := range q.unmet {
-		told++
 		what := u.State.String()
 		if u.Outcome != "" && string(u.Outcome) != what {
 			what += " (" + string(u.Outcome) + ")"
@@ -259,7 +257,7 @@ func (q *inquiry) pending(ctx context.Context, tx *store.Tx) error {
 			"see servo why "+q.run.ID.String()+" "+u.Task.String(),
 			map[string]any{"task": u.Task.String(), "asset": u.Asset, "partition": u.Partition, "state": u.State.String()})
 	}
-	if more := waits - told; more > 0 {
+	if more := waits - len(q.unmet); more > 0 {
 		q.block(BlockedByUpstream, fmt.Sprintf("%d more upstream tasks have not succeeded", more), "see servo tasks list "+q.run.ID.String(),
 			map[string]any{"more": more})
 	}
@@ -300,12 +298,12 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 	if capacity.Workers == 0 {
 		return q.noWorker(ctx, tx, push)
 	}
-	if push { // what was accepted is not held by the server that sends
+	if push { // the dispatching server does not hold accepted tasks
 		q.why.Next = "a server sends it to the pool's URL"
 		return nil
 	}
 	if free := capacity.Slots - busy; ahead >= free {
-		message := fmt.Sprintf("the %d slots of the workers of pool %s are all in use", capacity.Slots, q.task.Pool)
+		message := fmt.Sprintf("the capacity of %d of the workers of pool %s is in use", capacity.Slots, q.task.Pool)
 		if free > 0 {
 			message = fmt.Sprintf("%d tasks come before it and the workers of pool %s have %d free slots", ahead, q.task.Pool, free)
 		}
@@ -315,17 +313,17 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 	return nil
 }
 
-// dispatching looks whether an operator has stopped it.
+// dispatching checks whether an operator has paused dispatch.
 func (q *inquiry) dispatching(ctx context.Context, tx *store.Tx) error {
 	dispatch, err := tx.Switch(ctx, platform.Dispatch)
 	if err != nil || !dispatch.Off {
 		return err
 	}
-	message := "dispatch is paused for everybody since " + q.at(dispatch.ChangedAt)
+	message := "dispatch is paused for all tenants since " + q.at(dispatch.ChangedAt)
 	if dispatch.Reason != "" {
 		message += ": " + dispatch.Reason
 	}
-	q.block(BlockedByDispatch, message, "an operator lets it go on with servo admin dispatch resume",
+	q.block(BlockedByDispatch, message, "resume it: servo admin dispatch resume",
 		map[string]any{"since": q.at(dispatch.ChangedAt), "reason": dispatch.Reason})
 	return nil
 }
@@ -340,8 +338,8 @@ func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
 	return false, err
 }
 
-// noWorker tells how to serve a pool that no worker serves: a Go asset needs the program that
-// has its handler, everything else servo worker.
+// noWorker adds that the pool has no workers: a Go asset needs the program with its handler, any other asset
+// servo worker.
 func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
 	values := map[string]any{"pool": q.task.Pool}
@@ -355,7 +353,7 @@ func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 		values["handler"] = handler
 	}
 	if push {
-		message, remedy = fmt.Sprintf("no server has said for %s that it sends to pool %s", workerAlive, q.task.Pool), "see that a server runs: servo doctor"
+		message, remedy = fmt.Sprintf("no server has announced for %s that it sends to pool %s", workerAlive, q.task.Pool), "check that a server runs: servo doctor"
 	}
 	q.block(BlockedByNoWorker, message, remedy, values)
 	return nil
@@ -375,8 +373,8 @@ func (q *inquiry) needs(ctx context.Context, tx *store.Tx) (string, error) {
 	return code.Capability(), nil
 }
 
-// capable looks whether a live worker of the pool can run the task. A pool without any is
-// another matter.
+// capable checks whether a live worker of the pool can run the task. A pool without workers has another
+// blocker.
 func (q *inquiry) capable(ctx context.Context, tx *store.Tx) (blocked bool, err error) {
 	needs, err := q.needs(ctx, tx)
 	if err != nil {

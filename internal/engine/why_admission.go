@@ -11,9 +11,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// What waits for admission is explained by making the round that comes next, on a snapshot and
-// with the loop's own functions, and writing nothing of it. So an answer without a blocker is
-// what the loop does, and a blocker is what it did otherwise for.
+// Tasks that wait for admission are explained by computing the next round on a snapshot, with the functions
+// of the loop and without writing. So the loop admits a task without a blocker.
 
 // ready explains a task that waits for admission.
 func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
@@ -69,8 +68,7 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	return nil
 }
 
-// access looks whether the pool accepts tasks of the tenant: admission passes over those that it
-// does not accept.
+// access checks whether the pool accepts tasks of the tenant: admission skips those that it does not accept.
 func (q *inquiry) access(ctx context.Context, tx *store.Tx) (blocked bool, err error) {
 	access, err := tx.PoolAccess(ctx, []string{q.task.Pool})
 	of, restricted := access[q.task.Pool]
@@ -135,10 +133,10 @@ func (q *inquiry) paused() {
 		}
 		values["since"], values["by"], values["reason"] = q.at(p.PausedAt), p.PausedBy, p.Reason
 	}
-	q.block(BlockedByPause, message, "let it go on: servo assets resume "+q.task.Asset, values)
+	q.block(BlockedByPause, message, "resume it: servo assets resume "+q.task.Asset, values)
 }
 
-// admitting looks whether any server admits at all.
+// admitting checks whether a server admits.
 func (q *inquiry) admitting(ctx context.Context, tx *store.Tx) error {
 	duty, err := tx.DutyOf(ctx, AdmissionDuty)
 	if err != nil || duty.ExpiresAt.After(q.now) {
@@ -153,14 +151,14 @@ func (q *inquiry) admitting(ctx context.Context, tx *store.Tx) error {
 	return nil
 }
 
-// noRoom says what leaves no room for any task of its tenant in its pool.
+// noRoom adds the limits that leave no room for a task of its tenant in its pool.
 func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error {
 	blocked := len(q.why.Blockers)
 	if TenantRoom(s.ReadyShare, 1) == 0 {
 		q.block(BlockedByTasks, fmt.Sprintf("%d of the tenant's tasks are queued or run, the quota max_concurrent_tasks is %d", s.InFlight, s.MaxInFlight),
 			"wait until one ends, or raise the quota: servo quotas set", map[string]any{"quota": "max_concurrent_tasks", "limit": s.MaxInFlight, "current": s.InFlight})
 	}
-	// Each bound by itself: the loop's own sum, with the other one out of the way.
+	// Each limit by itself: the computation of the loop, without the other one.
 	limited, queued := s.PoolRoom, s.PoolRoom
 	limited.PoolQueued = q.config.PoolTarget(s.PoolRoom) - 1
 	if poolRoom(limited, q.config, 1) == 0 {
@@ -185,7 +183,7 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 			"wait until workers have taken some, or start more",
 			map[string]any{"pool": s.Pool, "limit": q.config.PoolTarget(s.PoolRoom), "current": s.PoolQueued, "workers": s.PoolWorkers, "slots": s.PoolSlots})
 	}
-	if len(q.why.Blockers) == blocked { // what the quota leaves is for pools that come before
+	if len(q.why.Blockers) == blocked { // the rest of the quota is for pools that come before
 		q.block(BlockedByTasks, fmt.Sprintf("%d of the tenant's tasks are queued or run, and other pools take what the quota max_concurrent_tasks of %d leaves",
 			s.InFlight, s.MaxInFlight), "wait for the next rounds, or raise the quota: servo quotas set",
 			map[string]any{"quota": "max_concurrent_tasks", "limit": s.MaxInFlight, "current": s.InFlight})
@@ -193,7 +191,7 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 	return nil
 }
 
-// notItsTurn says who comes first where there is room: other tenants, or other tasks of its own.
+// notItsTurn adds what comes first if there is room: other tenants, or other tasks of its tenant.
 func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask, taken []int, ready store.ReadyPlace) {
 	own, others := taken[mine], 0
 	for i, n := range taken {
@@ -208,7 +206,7 @@ func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]
 		}
 	}
 	if rank, of := turn(p, mine, tasks); others > 0 && rank > 0 {
-		q.block(BlockedByOthers, fmt.Sprintf("its tenant is served as number %d of %d that wait for pool %s: the next %d tasks are others', %d its own",
+		q.block(BlockedByOthers, fmt.Sprintf("its tenant is served as number %d of %d that wait for pool %s: the next tasks are %d of other tenants and %d of its own",
 			rank, of, p.pool, others, own), "wait for the next rounds; more workers or a greater fairness_weight make it sooner",
 			map[string]any{"pool": p.pool, "rank": rank, "of": of, "room": p.room, "own": own})
 	}
@@ -223,7 +221,7 @@ func (q *inquiry) notItsTurn(p *poolRound, mine int, tasks map[store.ShareKey][]
 	}
 }
 
-// turn is which tenant of those that may be served gets its first task when, of how many.
+// turn is the place of a tenant among those that may be served, and how many these are.
 func turn(p *poolRound, mine int, tasks map[store.ShareKey][]store.ReadyTask) (rank, of int) {
 	var (
 		waiting []fair.Share
@@ -310,7 +308,7 @@ func (q *inquiry) behind(ctx context.Context, tx *store.Tx) error {
 	return err
 }
 
-// wouldStart makes the next StartRuns on what the snapshot shows.
+// wouldStart computes the next StartRuns on the snapshot.
 func (q *inquiry) wouldStart(ctx context.Context, tx *store.Tx) (bool, error) {
 	candidates, err := startable(ctx, tx, q.config.Round)
 	if err != nil || len(candidates) == 0 {
@@ -339,7 +337,7 @@ func (q *inquiry) wouldStart(ctx context.Context, tx *store.Tx) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	free := make(map[id.Run]bool, len(candidates)) // candidates that wait for a lock are first in its line
+	free := make(map[id.Run]bool, len(candidates)) // candidates that wait for a lock are the next to get it
 	for _, key := range candidates {
 		free[key.Run] = true
 	}

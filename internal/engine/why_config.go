@@ -10,8 +10,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// WhyConfig says why a config has not fired yet: what FireDue would find, on one snapshot.
-// Without a blocker its slot fires at the next look.
+// WhyConfig explains why a config has not fired yet, by what FireDue would find on one snapshot. Without a
+// blocker its slot fires next.
 func (e *Engine) WhyConfig(ctx context.Context, key store.ConfigKey) (Why, error) {
 	q := &configInquiry{inquiry: inquiry{Engine: e}}
 	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
@@ -51,13 +51,13 @@ func (q *configInquiry) explain(ctx context.Context, tx *store.Tx) (err error) {
 	switch {
 	case !c.Enabled:
 		q.why.State = "DISABLED"
-		q.block(BlockedByDisabling, because("it is disabled", c.DisabledReason), "mend the cause and resume it: servo configs resume "+c.Name, map[string]any{"failures": c.Failures})
+		q.block(BlockedByDisabling, because("it is disabled", c.DisabledReason), "fix the cause and resume it: servo configs resume "+c.Name, map[string]any{"failures": c.Failures})
 	case !c.PausedAt.IsZero():
 		q.why.State, q.why.Since = "PAUSED", c.PausedAt
 		q.block(BlockedByConfigStop, because("it is paused", c.PauseNote), "resume it: servo configs resume "+c.Name, map[string]any{"paused_at": c.PausedAt.Format(time.RFC3339)})
 	}
 	if !c.Fires() {
-		return nil // no slot of it comes until it is resumed
+		return nil // no slot fires until it is resumed
 	}
 	return q.slots(ctx, tx)
 }
@@ -70,7 +70,7 @@ func because(text, reason string) string {
 	return text + ": " + reason
 }
 
-// slots explains the slot that comes next.
+// slots explains the next slot.
 func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 	c := &q.config
 	s, err := c.Spec.Schedule()
@@ -100,7 +100,7 @@ func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 	return q.madeRun(ctx, tx, slot)
 }
 
-// madeRun explains what stands in the way of the slot's run.
+// madeRun explains why the slot's run cannot be created.
 func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Time) error {
 	c := &q.config
 	cmd := configTrigger(c, scheduleOf(c), slot, q.now, "schedule")
@@ -124,7 +124,7 @@ func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Tim
 		return err
 	}
 	if u := used[c.Tenant]; u.Daily >= t.quotas.MaxDailyRuns {
-		q.block(BlockedByDailyRuns, fmt.Sprintf("%d runs were made today, the quota max_daily_runs is %d", u.Daily, t.quotas.MaxDailyRuns),
+		q.block(BlockedByDailyRuns, fmt.Sprintf("%d runs were created today, the quota max_daily_runs is %d", u.Daily, t.quotas.MaxDailyRuns),
 			"wait for the next day in "+t.quotas.Zone+", or raise the quota: servo quotas set", map[string]any{"quota": quotaDaily, "limit": t.quotas.MaxDailyRuns})
 	}
 	return nil

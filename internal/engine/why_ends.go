@@ -10,13 +10,13 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// explainRun says where a run stands.
+// explainRun explains how far a run is.
 func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
 	if q.now, err = tx.Clock(ctx); err != nil {
 		return err
 	}
 	r := q.run
-	if q.front != nil { // what keeps the task that has waited longest keeps the run
+	if q.front != nil { // the blockers of the task that has waited longest delay the run
 		if err := q.explainTask(ctx, tx); err != nil {
 			return err
 		}
@@ -34,11 +34,11 @@ func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
 	case run.RunRunning:
 		q.why.Since = r.StartedAt
 		if q.front == nil {
-			q.why.Next = fmt.Sprintf("its tasks go on: %d of %d have ended, %s", r.Total-r.Remaining, r.Total, q.standing())
+			q.why.Next = fmt.Sprintf("its tasks continue: %d of %d have ended, %s", r.Total-r.Remaining, r.Total, q.tasksByState())
 		}
 	case run.RunCancelling:
-		q.why.Next = "it ends when its workers have let go"
-		q.block(BlockedByCancel, "it is being cancelled; "+q.standing(), fmt.Sprintf(
+		q.why.Next = "it ends when its workers have stopped"
+		q.block(BlockedByCancel, "it is being cancelled; "+q.tasksByState(), fmt.Sprintf(
 			"wait for the workers' next heartbeats; a task whose worker is silent for %s can be ended: servo tasks force-cancel", q.config.ForceCancelAfter),
 			map[string]any{"reason": r.CancelReason, "remaining": int(r.Remaining)})
 	default:
@@ -48,8 +48,8 @@ func (q *inquiry) explainRun(ctx context.Context, tx *store.Tx) (err error) {
 	return nil
 }
 
-// standing says how many tasks are where.
-func (q *inquiry) standing() string {
+// tasksByState counts the tasks that have not ended by state.
+func (q *inquiry) tasksByState() string {
 	var parts []string
 	for _, w := range q.where {
 		parts = append(parts, fmt.Sprintf("%d %s", w.Tasks, w.State))
@@ -70,12 +70,12 @@ func (q *inquiry) runEnded() {
 			message += fmt.Sprintf(", the first of them %s%s", taskTitle(c.Asset, c.Partition), failedWith(c.Failure))
 			values["task"], values["asset"] = c.ID.String(), c.Asset
 		}
-		q.block(EndedByFailure, message, "mend the cause and do it again: servo runs retry "+r.ID.String(), values)
+		q.block(EndedByFailure, message, "fix the cause and retry the run: servo runs retry "+r.ID.String(), values)
 	case run.RunTimedOut:
-		q.block(EndedByTime, joinReason("it took longer than it may", r.CancelReason), "raise the limit, or do it again: servo runs retry "+r.ID.String(),
+		q.block(EndedByTime, joinReason("it took longer than it may", r.CancelReason), "raise the limit, or retry the run: servo runs retry "+r.ID.String(),
 			map[string]any{"reason": r.CancelReason})
 	case run.RunCancelled:
-		q.block(EndedByCancel, joinReason("it was cancelled", r.CancelReason), "do it again: servo runs retry "+r.ID.String(),
+		q.block(EndedByCancel, joinReason("it was cancelled", r.CancelReason), "retry the run: servo runs retry "+r.ID.String(),
 			map[string]any{"reason": r.CancelReason})
 	default:
 	}
@@ -101,14 +101,14 @@ func (q *inquiry) leased(ctx context.Context, tx *store.Tx) error {
 	if dead, err := q.deadDispatcher(ctx, tx); err != nil || dead {
 		return err
 	}
-	heard := "was not heard of yet"
+	seen := "has sent no heartbeat yet"
 	if !t.SeenAt.IsZero() {
-		heard = "was heard of " + q.ago(t.SeenAt)
+		seen = "sent its last heartbeat " + q.ago(t.SeenAt)
 	}
 	if t.State == run.Dispatched {
-		q.why.Next = fmt.Sprintf("worker %s, which has it, starts it; else it is queued again after %s", t.Worker, q.at(t.ExpiresAt))
+		q.why.Next = fmt.Sprintf("worker %s starts it; otherwise it is queued again after %s", t.Worker, q.at(t.ExpiresAt))
 	} else {
-		q.why.Next = fmt.Sprintf("worker %s works on it since %s and %s; it is timed out at %s", t.Worker, q.at(t.StartedAt), heard, q.at(t.Deadline))
+		q.why.Next = fmt.Sprintf("worker %s has executed it since %s and %s; it times out at %s", t.Worker, q.at(t.StartedAt), seen, q.at(t.Deadline))
 	}
 	values := map[string]any{"worker": t.Worker, "expires_at": q.at(t.ExpiresAt)}
 	if !t.SeenAt.IsZero() {
@@ -116,14 +116,14 @@ func (q *inquiry) leased(ctx context.Context, tx *store.Tx) error {
 	}
 	switch {
 	case !t.ExpiresAt.After(q.now):
-		q.block(BlockedBySilence, fmt.Sprintf("worker %s %s, and its lease is over", t.Worker, heard),
-			"nothing to do: the reaper gives the task up within seconds, and another worker gets it if it may be tried again", values)
+		q.block(BlockedBySilence, fmt.Sprintf("worker %s %s, and its lease is over", t.Worker, seen),
+			"nothing to do: the reaper ends the attempt within seconds, and another worker gets the task if it may be retried", values)
 	case !t.SeenAt.IsZero() && q.now.Sub(t.SeenAt) > t.ExpiresAt.Sub(t.SeenAt)/2: // more than one heartbeat is missing
 		q.block(BlockedBySilence, fmt.Sprintf("worker %s is silent: its last heartbeat came %s; its leases end at %s", t.Worker, q.ago(t.SeenAt), q.at(t.ExpiresAt)),
 			"check the worker; if it sends no heartbeat until then, the task is ready again at once for another worker", values)
 	}
 	if t.CancelRequested {
-		q.block(BlockedByCancel, fmt.Sprintf("its run is being cancelled, and worker %s is told so with its next heartbeat", t.Worker), fmt.Sprintf(
+		q.block(BlockedByCancel, fmt.Sprintf("its run is being cancelled, and worker %s is notified with its next heartbeat", t.Worker), fmt.Sprintf(
 			"wait; once the worker is silent for %s: servo tasks force-cancel %s %s", q.config.ForceCancelAfter, q.run.ID, t.ID), values)
 	}
 	return nil
@@ -169,11 +169,11 @@ func (q *inquiry) retrying(ctx context.Context, tx *store.Tx) error {
 			message += fmt.Sprintf(", %d of %d attempts are used", t.Failures, most)
 		}
 	}
-	q.block(BlockedByRetry, message, advice(t.Failure, "nothing to do: it is tried again by itself"), values)
+	q.block(BlockedByRetry, message, advice(t.Failure, "nothing to do: it is retried automatically"), values)
 	return nil
 }
 
-// advice is what whoever has failed suggests.
+// advice is the action that the failure suggests.
 func advice(f *run.Failure, otherwise string) string {
 	if f != nil && f.SuggestedAction != "" {
 		return f.SuggestedAction
@@ -185,7 +185,7 @@ func advice(f *run.Failure, otherwise string) string {
 func (q *inquiry) ended() {
 	t := q.task
 	q.why.Next = "nothing: it has ended"
-	again := "mend the cause and do it again: servo runs retry " + q.run.ID.String()
+	again := "fix the cause and retry the run: servo runs retry " + q.run.ID.String()
 	switch t.State {
 	case run.Failed:
 		values := map[string]any{"outcome": string(t.Outcome), "attempt": int(t.Attempt), "failures": int(t.Failures)}
@@ -195,7 +195,7 @@ func (q *inquiry) ended() {
 		q.block(EndedByFailure, fmt.Sprintf("attempt %d failed%s", t.Attempt, failedWith(t.Failure)), advice(t.Failure, again), values)
 	case run.Skipped:
 		message, values := "an upstream task did not succeed", map[string]any{"outcome": string(t.Outcome)}
-		for _, u := range q.unmet { // the one that failed, rather than one that was skipped as well
+		for _, u := range q.unmet { // the one that failed, rather than another skipped one
 			if u.State == run.Failed || values["task"] == nil {
 				message = fmt.Sprintf("upstream %s is %s", taskTitle(u.Asset, u.Partition), u.State)
 				values["task"], values["asset"], values["state"] = u.Task.String(), u.Asset, u.State.String()
@@ -203,7 +203,7 @@ func (q *inquiry) ended() {
 		}
 		q.block(EndedByUpstream, message, again, values)
 	case run.Cancelled:
-		q.block(EndedByCancel, joinReason("its run was cancelled", q.run.CancelReason), "do it again: servo runs retry "+q.run.ID.String(),
+		q.block(EndedByCancel, joinReason("its run was cancelled", q.run.CancelReason), "retry the run: servo runs retry "+q.run.ID.String(),
 			map[string]any{"reason": q.run.CancelReason})
 	default:
 	}

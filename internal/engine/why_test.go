@@ -156,9 +156,9 @@ func TestWhy(t *testing.T) {
 		lease := b.one(t)
 		why := b.whyTask(t, key, "s/one")
 		require.Empty(t, why.Blockers)
-		require.Equal(t, "worker w1 works on it since 2026-11-15T12:00:00Z and was not heard of yet; it is timed out at 2026-11-15T12:01:00Z", why.Next)
+		require.Equal(t, "worker w1 has executed it since 2026-11-15T12:00:00Z and has sent no heartbeat yet; it times out at 2026-11-15T12:01:00Z", why.Next)
 		require.Empty(t, b.whyRun(t, key).Blockers)
-		require.Equal(t, "its tasks go on: 0 of 1 have ended, 1 RUNNING", b.whyRun(t, key).Next)
+		require.Equal(t, "its tasks continue: 0 of 1 have ended, 1 RUNNING", b.whyRun(t, key).Next)
 		_, err := b.Heartbeats(t.Context(), []engine.Heartbeat{{Key: lease.TaskKey, Token: lease.Token}})
 		require.NoError(t, err)
 		b.db.SetClock(t, noon.Add(3*time.Minute))
@@ -168,7 +168,7 @@ func TestWhy(t *testing.T) {
 		b.db.SetClock(t, noon.Add(6*time.Minute))
 		why = b.whyTask(t, key, "s/one")
 		require.Equal(t, []engine.BlockerCode{engine.BlockedBySilence}, codes(why))
-		require.Equal(t, "worker w1 was heard of 6m0s ago, and its lease is over", why.Blockers[0].Message)
+		require.Equal(t, "worker w1 sent its last heartbeat 6m0s ago, and its lease is over", why.Blockers[0].Message)
 	})
 
 	t.Run("a cancel waits for workers, and says so until it is done", func(t *testing.T) {

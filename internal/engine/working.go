@@ -11,9 +11,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// working is the working set of one transaction: the rows it has locked, as they were
-// loaded and as they are by now, and the events in between. Commands are decided one
-// after the other against it; the store writes the difference.
+// working is the working set of one transaction: the locked rows as they were loaded and as they are now,
+// and the events in between. Commands are decided one after the other against it; the store writes the
+// difference.
 type working struct {
 	now  time.Time
 	mint *id.Minter
@@ -39,10 +39,10 @@ type liveTask struct {
 	task    run.Task
 	from    run.TaskState // as loaded; 0 if new
 	changed bool
-	// startedAt is when its attempt began, also after the end.
+	// startedAt is when its attempt began; it is kept after the end.
 	startedAt time.Time
-	deaths    int32 // as they were
-	// dueChanged says that the reaper must look at the lease at another time than it planned.
+	deaths    int32 // as loaded
+	// dueChanged reports that the reaper must check the lease at another time.
 	dueChanged bool
 }
 
@@ -68,8 +68,8 @@ func (w *working) addTasks(tasks []run.Task) {
 	}
 }
 
-// add takes a loaded row into the set. A row that is in it already is left as it is by
-// now: loads after a decision must not undo it.
+// add adds a loaded row to the set. A row that is in it is not replaced: loads after a decision must not
+// undo it.
 func (w *working) add(t run.Task) *liveTask {
 	if known, ok := w.tasks[t.ID]; ok {
 		return known
@@ -79,8 +79,7 @@ func (w *working) add(t run.Task) *liveTask {
 	return live
 }
 
-// decide lets a command meet a task and takes note of what happens. A refusal changes
-// nothing.
+// decide applies a command to a task and records the event. A refusal changes nothing.
 func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 	parent := w.runs[t.task.Run]
 	facts := run.Facts{Now: w.now, Cancelling: parent != nil && parent.run.State == run.RunCancelling}
@@ -130,7 +129,7 @@ func (w *working) touch(r *liveRun) {
 	}
 }
 
-// decideRun lets a command meet a run.
+// decideRun applies a command to a run and records the event.
 func (w *working) decideRun(r *liveRun, cmd run.RunAction, meta event.Meta) error {
 	body, err := r.run.Decide(cmd)
 	if err != nil {
@@ -158,7 +157,7 @@ func (w *working) recordRun(r *liveRun, body event.Body, meta event.Meta) error 
 	return nil
 }
 
-// finish ends the runs whose last task has ended and gives the difference to write.
+// finish ends the runs whose last task has ended, and returns the difference to write.
 func (w *working) finish() (store.Changes, error) {
 	for _, r := range w.touched {
 		if r.run.Remaining == 0 && !r.run.State.Terminal() {
@@ -184,14 +183,14 @@ func (w *working) finish() (store.Changes, error) {
 	return w.changes, nil
 }
 
-// keyOf finds a task's rows.
+// keyOf is the key of a task's rows.
 func keyOf(t run.Task) store.TaskKey {
 	return store.TaskKey{Tenant: t.Tenant, Run: t.Run, Task: t.ID}
 }
 
 func runKeyOf(t run.Task) store.RunKey { return store.RunKey{Tenant: t.Tenant, Run: t.Run} }
 
-// runKeys are the runs of tasks, each once.
+// runKeys returns the runs of tasks, each once.
 func runKeys(keys []store.TaskKey) []store.RunKey {
 	seen := make(map[store.RunKey]bool, len(keys))
 	var runs []store.RunKey

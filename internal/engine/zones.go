@@ -8,17 +8,16 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Renewed is what one look at configs with other zone data has done.
+// Renewed is the result of RenewZones.
 type Renewed struct {
-	Configs int             // whose next slot was computed anew
-	Last    store.ConfigKey // where to go on
+	Configs int             // whose next slot was computed again
+	Last    store.ConfigKey // where to continue
 	More    bool
 }
 
-// RenewZones computes the next slots of up to most configs anew whose own was computed with
-// other zone data: after the config that is given, and only those with older data unless
-// newer is set. It starts from what is decided, so that no slot is decided twice and none is
-// left out.
+// RenewZones computes the next slots of up to most configs again that were computed with other zone data:
+// after the given config, and only those with older data unless newer is set. It starts from the last
+// decision, so that no slot is decided twice and none is left out.
 func (e *Engine) RenewZones(ctx context.Context, after store.ConfigKey, newer bool, most int) (renewed Renewed, err error) {
 	version := schedule.TZVersion()
 	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -40,7 +39,7 @@ func (e *Engine) RenewZones(ctx context.Context, after store.ConfigKey, newer bo
 			}
 			s, err := c.Spec.Schedule()
 			if err != nil {
-				// A zone may be gone. What fires it next says so and sets it aside.
+				// The zone may not exist any more. FireDue reports that and disables the config.
 				e.log.Error("a config cannot be read", "tenant", c.Tenant, "config", c.ID, "error", err)
 				continue
 			}

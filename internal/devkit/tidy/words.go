@@ -48,8 +48,6 @@ var unreviewed = []string{
 	"client",
 	"docs/runbooks/runs-are-late.md",
 	"examples",
-	"internal/engine",
-	"internal/loops",
 	"internal/edge/api",
 	"internal/edge/callbacks",
 	"internal/edge/metrics",

@@ -23,7 +23,7 @@ const (
 	sendTimeout = 5 * time.Second
 	sendAgain   = time.Second // after a notice that could not be sent
 
-	maxRuns = 150 // with more a notice stands for every run
+	maxRuns = 150 // with more, a notice is for every run
 
 	// A server with waiters for runs notifies the others of that, and again as long as it has any.
 	watchingAgain = 5 * time.Second
@@ -54,7 +54,7 @@ type notices struct {
 	others    atomic.Bool  // there are other servers
 	listening atomic.Bool  // this server receives notices
 	watchedAt atomic.Int64 // when another server last reported waiters for runs
-	saidAt    atomic.Int64 // when this server last did
+	watchAt   atomic.Int64 // when this server last did
 
 	sent, unsent, received atomic.Int64
 
@@ -197,8 +197,8 @@ func (w *notices) watch() {
 	if w == nil || !w.others.Load() {
 		return
 	}
-	now, said := time.Now(), w.saidAt.Load()
-	if now.Sub(time.Unix(0, said)) > watchingAgain && w.saidAt.CompareAndSwap(said, now.UnixNano()) {
+	now, last := time.Now(), w.watchAt.Load()
+	if now.Sub(time.Unix(0, last)) > watchingAgain && w.watchAt.CompareAndSwap(last, now.UnixNano()) {
 		w.collect(func(n *notice) { n.Watching = true })
 	}
 }

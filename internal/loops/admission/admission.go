@@ -1,5 +1,5 @@
-// Package admission is the loop that lets ready tasks into their pools' queues. It works
-// under a duty, so one server at a time decides; it decides nothing itself.
+// Package admission is the loop that moves ready tasks into their pools' queues. It works under a duty, so one
+// server at a time does it; the engine decides.
 package admission
 
 import (
@@ -17,11 +17,11 @@ import (
 const Duty = engine.AdmissionDuty
 
 const (
-	look    = time.Second // the pace without a signal
+	look    = time.Second // between rounds without a signal
 	recount = time.Minute
 )
 
-// Config says how a server admits.
+// Config are the options of the loop.
 type Config struct {
 	Holder string // this server's name
 	Batch  int    // tasks in one transaction; 0 is engine.DefaultRound
@@ -34,9 +34,9 @@ type admitter struct {
 	config     Config
 	keeper     *keeper
 	duty       store.Duty // under which it works now
-	lookAt     time.Time  // when to ask whether there is anything to do
-	startsMore bool       // there were more runs to start than went into one batch
-	counted    int64      // the epoch in which it has counted what is in flight
+	lookAt     time.Time  // when to look for runs to start
+	startsMore bool       // more runs could start than fit into one batch
+	counted    int64      // the epoch in which it has counted the tasks in flight
 	countAt    time.Time
 }
 
@@ -62,7 +62,7 @@ type Admission struct {
 	loops    []*loop.Loop
 }
 
-// Stop ends the loops and gives the duty back, so that the next server need not wait.
+// Stop ends the loops and releases the duty, so that the next server need not wait.
 func (a *Admission) Stop(ctx context.Context) error {
 	for _, l := range a.loops {
 		l.Stop()
@@ -85,21 +85,20 @@ func (a *admitter) runOnce(ctx context.Context) (more bool, err error) {
 		}
 		a.lookAt = now.Add(look)
 	}
-	// Each in its turn, whatever becomes of the other.
+	// Both, even if one fails.
 	startErr := a.start(ctx, starts)
 	more, err = a.admit(ctx, admits || a.startsMore)
 	if err = errors.Join(startErr, err); errors.Is(err, store.ErrDutyLost) {
 		a.keeper.lost(a.duty)
 		a.lookAt = time.Time{}
-		return false, nil // that another server admits is how it should be
+		return false, nil // another server admits
 	}
 	return more || a.startsMore, err
 }
 
-// start starts runs that wait for their tenants' quotas. It goes with the rounds of admission:
-// both act under the same duty, and what one starts the other admits. Whether something may
-// start is known here, or seen once a second: runs end on other servers too, and quotas are
-// changed there.
+// start starts runs that wait for their tenants' quotas. It belongs to the rounds of admission: both work
+// under the same duty, and admission moves the tasks of started runs. It looks when signalled and once a
+// second, since runs end and quotas change on other servers too.
 func (a *admitter) start(ctx context.Context, wanted bool) error {
 	a.startsMore = false
 	if !wanted {
@@ -110,8 +109,8 @@ func (a *admitter) start(ctx context.Context, wanted bool) error {
 	return err
 }
 
-// admit makes a round. Before the first one in an epoch, and once a minute, it counts what is
-// in flight: whoever held the duty before may have been interrupted by a restore.
+// admit makes a round. Before the first one of an epoch, and once a minute, it counts the tasks in flight: a
+// restore may have interrupted the server that held the duty before.
 func (a *admitter) admit(ctx context.Context, wanted bool) (more bool, err error) {
 	if now := time.Now(); a.counted != a.duty.Epoch || now.After(a.countAt) {
 		if err := a.engine.RecountShares(ctx, a.duty); err != nil {

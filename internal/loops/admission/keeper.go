@@ -15,9 +15,8 @@ const (
 	renewal  = 500 * time.Millisecond
 )
 
-// keeper takes a duty and renews it in a loop of its own. Work under the duty may take longer
-// than the duty lasts: if its end were waited for, servers would take the duty from each other
-// and none would get anything done.
+// keeper takes a duty and renews it in a loop of its own. Work under the duty may take longer than the duty
+// lasts: if renewal waited for its end, servers would take the duty from each other and no work would finish.
 type keeper struct {
 	store        *store.Store
 	name, holder string
@@ -27,15 +26,14 @@ type keeper struct {
 	duty store.Duty // zero while another server holds it
 }
 
-// held is the duty as it was last taken or renewed. Whether it still is the holder's is checked
-// by each transaction under it.
+// held is the duty as it was last taken or renewed. Each transaction under it checks that it is still held.
 func (k *keeper) held() store.Duty {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.duty
 }
 
-// lost says that work under a duty was refused.
+// lost records that work under a duty was refused.
 func (k *keeper) lost(duty store.Duty) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,7 +47,7 @@ func (k *keeper) runOnce(ctx context.Context) (more bool, err error) {
 	defer cancel()
 	duty, err := k.store.TakeDuty(ctx, k.name, k.holder, takeover)
 	if err != nil && !errors.Is(err, store.ErrDutyLost) {
-		return false, err // it may be held all the same
+		return false, err // the duty may still be held
 	}
 	if err != nil {
 		duty = store.Duty{}

@@ -1,6 +1,6 @@
-// Package alerter is the two loops behind alerts: one looks what holds and what is over, one
-// tells the channels. Any number of servers may run them. It decides nothing: what an alert is,
-// who hears of it and when a message is tried again is said by the engine.
+// Package alerter has the two loops of alerts: one raises and resolves alerts, one sends messages to the
+// channels. Any number of servers may run them. The engine decides what an alert is, which channels receive it
+// and when a message is retried.
 package alerter
 
 import (
@@ -23,20 +23,20 @@ import (
 const (
 	watchEvery = 2 * time.Second
 	sendEvery  = time.Second
-	// taken is how many messages are taken at once, channels how many are called side by side.
-	// A channel that is slow holds up its own messages only.
+	// taken is how many messages are leased at once, channels how many are called in parallel. A slow channel
+	// delays its own messages only.
 	taken    = 100
 	channels = 16
 )
 
-// Config says how a server tells of alerts.
+// Config are the options of the loops.
 type Config struct {
 	Version string // for the User-Agent
 	Guard   *netguard.Guard
 	Logger  *slog.Logger
 }
 
-// Alerter is the running loops.
+// Alerter are the running loops.
 type Alerter struct {
 	store  *store.Store
 	engine *engine.Engine
@@ -54,7 +54,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Alerter {
 	return a
 }
 
-// Stop ends the loops. What was taken and not said is taken again by another server.
+// Stop ends the loops. Another server sends the messages that were leased and not sent.
 func (a *Alerter) Stop() {
 	for _, l := range a.loops {
 		l.Stop()
@@ -62,8 +62,8 @@ func (a *Alerter) Stop() {
 	a.sender.Close()
 }
 
-// send takes what is due and tells the channels, side by side; without anything it costs one
-// look. A channel hears its messages in their order.
+// send leases due messages and sends them, the channels in parallel. Without messages it costs one statement.
+// Each channel receives its messages in order.
 func (a *Alerter) send(ctx context.Context) (more bool, err error) {
 	due, err := a.store.MessagesDue(ctx)
 	if err != nil || !due {
@@ -85,13 +85,13 @@ func (a *Alerter) send(ctx context.Context) (more bool, err error) {
 		errs  []error
 	)
 	until := begun.Add(a.engine.MessageLease() - 2*webhook.Timeout)
-	// The database's time: receivers refuse what is signed by a clock that is off.
+	// The database's time: receivers refuse signatures by a wrong clock.
 	clock := func() time.Time { return now.Add(time.Since(begun)) }
 	for _, queue := range byChannel {
 		seats <- struct{}{}
 		all.Go(func() {
 			defer func() { <-seats }()
-			if err := a.tell(ctx, queue, until, clock); err != nil {
+			if err := a.deliver(ctx, queue, until, clock); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)
@@ -102,9 +102,9 @@ func (a *Alerter) send(ctx context.Context) (more bool, err error) {
 	return len(messages) == taken, errors.Join(errs...)
 }
 
-// tell sends the messages of one channel until one fails: then the others are not tried, as if
-// they had failed too. What cannot be said before the lease is over is left for the next time.
-func (a *Alerter) tell(ctx context.Context, queue []alert.Message, until time.Time, clock func() time.Time) error {
+// deliver sends the messages of one channel until one fails: then the others are not sent, as if they had
+// failed too. Messages that cannot be sent before the lease is over are left for the next time.
+func (a *Alerter) deliver(ctx context.Context, queue []alert.Message, until time.Time, clock func() time.Time) error {
 	failure := ""
 	for _, m := range queue {
 		if failure == "" {
@@ -114,7 +114,7 @@ func (a *Alerter) tell(ctx context.Context, queue []alert.Message, until time.Ti
 			failure = a.call(ctx, m, clock())
 		}
 		if ctx.Err() != nil {
-			return nil // the server stops: nobody knows whether it was heard
+			return nil // the server stops: whether it was received is unknown
 		}
 		if err := a.engine.MessageSent(ctx, m, failure); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (a *Alerter) tell(ctx context.Context, queue []alert.Message, until time.Ti
 	return nil
 }
 
-// call says one message, and why it was not heard.
+// call sends one message, and returns why it failed; "" if it was received.
 func (a *Alerter) call(ctx context.Context, m alert.Message, now time.Time) (failure string) {
 	if !m.Channel.DeletedAt.IsZero() {
 		return "the channel was deleted"

@@ -19,26 +19,26 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// kind is how a call has ended.
+// kind is how a call ended.
 type kind int
 
 const (
 	accepted  kind = iota // the worker reports later
-	done                  // the answer says how the task ended
-	failed                // the endpoint did not do its part
-	abandoned             // nobody knows: it was given up
+	done                  // the answer has the result of the task
+	failed                // the endpoint did not accept the task
+	abandoned             // the call was aborted: its result is unknown
 )
 
-// outcome is what came of a call.
+// outcome is the result of a call.
 type outcome struct {
 	kind    kind
-	worked  bool // the endpoint is in order, whatever became of the task
+	worked  bool // the endpoint works, even if the task failed
 	actions []engine.Action
 	failure run.Failure   // of a failed one
-	wait    time.Duration // that the endpoint asks for
+	wait    time.Duration // that the endpoint requests
 }
 
-// The codes that calls fail with.
+// The error codes of calls.
 const (
 	codeConfiguration = "INVALID_CONFIGURATION"
 	codeNetwork       = "NETWORK_ERROR"
@@ -54,7 +54,7 @@ func failing(code, message string) outcome {
 	return outcome{kind: failed, failure: f, actions: []engine.Action{engine.Fail{Failure: f}}}
 }
 
-// notMade is a call that could not be made: nothing is known about the endpoint.
+// notMade is the outcome of a call that could not be made, which reveals nothing about the endpoint.
 func notMade(err error) outcome {
 	o := failing(codeConfiguration, "the task could not be sent: "+err.Error())
 	o.kind = abandoned
@@ -64,8 +64,8 @@ func notMade(err error) outcome {
 	return o
 }
 
-// notAnswered is a call without an answer. The worker may have heard it all the same: what it
-// reports about this attempt is refused from now on.
+// notAnswered is the outcome of a call without an answer. The worker may have received it: its reports about
+// this attempt are refused from now on.
 func notAnswered(f *flight, err error) outcome {
 	switch cause := context.Cause(f.ctx); {
 	case errors.Is(cause, errTaken):
@@ -90,8 +90,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// said is what an endpoint may say in its answer.
-type said struct {
+// reply is the JSON that an endpoint may answer with.
+type reply struct {
 	Instance string          `json:"instance"` // of the worker that has accepted the task
 	Status   string          `json:"status"`
 	Result   json.RawMessage `json:"result"`
@@ -113,60 +113,60 @@ func answered(f *flight, response *http.Response) outcome {
 		}
 		return notAnswered(f, err)
 	}
-	var says said
-	readable := json.Unmarshal(body, &says) == nil
+	var answer reply
+	readable := json.Unmarshal(body, &answer) == nil
 	if f, inexact := fault.As(canon.CheckExact(body)); readable && inexact {
 		return failing(codeConfiguration, "answered with JSON that cannot be kept: "+f.Error())
 	}
 	switch status := response.StatusCode; {
 	case status == http.StatusAccepted:
-		return outcome{kind: accepted, worked: true, actions: []engine.Action{engine.Start{Instance: says.instance()}}}
+		return outcome{kind: accepted, worked: true, actions: []engine.Action{engine.Start{Instance: answer.instance()}}}
 	case status == http.StatusOK && readable:
-		return ended(says)
+		return ended(answer)
 	case status == http.StatusOK:
-		return failing(codeConfiguration, `answered 200 without saying how the task ended: send {"status": "SUCCESS", "result": …}, or 202 to report later`)
+		return failing(codeConfiguration, `answered 200 without the outcome of the task: send {"status": "SUCCESS", "result": …}, or 202 to report later`)
 	default:
-		return refusal(f, response, says, readable)
+		return refusal(f, response, answer, readable)
 	}
 }
 
-// instance is that of the worker if it is a good one; the worker names it again when it starts.
-func (s said) instance() string {
-	if len(s.Instance) > run.MaxInstanceLength || strings.ContainsRune(s.Instance, 0) {
+// instance is the worker's instance if it is valid; the worker names it again when it starts.
+func (r reply) instance() string {
+	if len(r.Instance) > run.MaxInstanceLength || strings.ContainsRune(r.Instance, 0) {
 		return ""
 	}
-	return s.Instance
+	return r.Instance
 }
 
-// ended is a task that was executed during the call.
-func ended(says said) outcome {
+// ended is the outcome of a task that was executed during the call.
+func ended(answer reply) outcome {
 	o := outcome{kind: done, worked: true, actions: []engine.Action{engine.Start{}}}
-	switch outcome := run.Outcome(strings.ToUpper(says.Status)); {
-	case says.Error != nil:
-		o.actions = append(o.actions, says.fail("", ""))
+	switch outcome := run.Outcome(strings.ToUpper(answer.Status)); {
+	case answer.Error != nil:
+		o.actions = append(o.actions, answer.fail("", ""))
 	case outcome == run.Success || outcome == run.PartialSuccess:
-		o.actions = append(o.actions, engine.Complete{Status: outcome, Result: says.Result})
+		o.actions = append(o.actions, engine.Complete{Status: outcome, Result: answer.Result})
 	default:
-		return failing(codeConfiguration, fmt.Sprintf("answered with the status %.100q: use SUCCESS or PARTIAL_SUCCESS, or an error", says.Status))
+		return failing(codeConfiguration, fmt.Sprintf("answered with the status %.100q: use SUCCESS or PARTIAL_SUCCESS, or an error", answer.Status))
 	}
 	return o
 }
 
-// fail is the failure that an answer tells, or the one that it amounts to.
-func (s said) fail(code, message string) engine.Fail {
+// fail is the failure that an answer reports or implies.
+func (r reply) fail(code, message string) engine.Fail {
 	f := run.Failure{Code: code, Message: message}
-	if s.Error != nil && s.Error.Code != "" {
-		f = run.Failure{Code: s.Error.Code, Message: s.Error.Message, Details: s.Error.Details, SuggestedAction: s.Error.SuggestedAction}
+	if r.Error != nil && r.Error.Code != "" {
+		f = run.Failure{Code: r.Error.Code, Message: r.Error.Message, Details: r.Error.Details, SuggestedAction: r.Error.SuggestedAction}
 	}
 	if f.Code == "" {
 		f = run.Failure{Code: codeConfiguration, Message: "answered with an error that has no code"}
 	}
-	return engine.Fail{Failure: f, Retry: s.ShouldRetry}
+	return engine.Fail{Failure: f, Retry: r.ShouldRetry}
 }
 
-// refusal is an answer that is no success. One with a code of its own is about the task, and
-// so are most refusals of the caller; the rest is about the endpoint.
-func refusal(f *flight, response *http.Response, says said, readable bool) outcome {
+// refusal is the outcome of an answer with an error status. An answer with an error code concerns the task,
+// and so do most 4xx statuses; the others concern the endpoint.
+func refusal(f *flight, response *http.Response, answer reply, readable bool) outcome {
 	status := response.StatusCode
 	code := codeConfiguration
 	worked := false
@@ -191,8 +191,8 @@ func refusal(f *flight, response *http.Response, says said, readable bool) outco
 	}
 	o := failing(code, message)
 	o.worked = worked
-	if readable && says.Error != nil {
-		fail := says.fail(code, message)
+	if readable && answer.Error != nil {
+		fail := answer.fail(code, message)
 		o.failure, o.actions = fail.Failure, []engine.Action{fail}
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
@@ -201,7 +201,7 @@ func refusal(f *flight, response *http.Response, says said, readable bool) outco
 	return o
 }
 
-// retryAfter is how long an endpoint asks to be left in peace, in seconds.
+// retryAfter is the delay that an endpoint requests with Retry-After, in seconds.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -210,7 +210,7 @@ func retryAfter(h http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxWait)
 }
 
-// short makes foreign text fit for a message.
+// short shortens text of an endpoint for a message.
 func short(text string) string {
 	const longest = 500
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")

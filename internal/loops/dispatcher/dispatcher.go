@@ -1,7 +1,6 @@
-// Package dispatcher is the loop that sends tasks of push pools to their URLs. Any number of
-// servers may run it: each claims as a worker does, signs an envelope for every lease and
-// posts it. It decides nothing about tasks: what an endpoint answers becomes a report, and
-// what it says later comes through callbacks, to whichever server.
+// Package dispatcher is the loop that sends tasks of push pools to their URLs. Any number of servers may run it:
+// each claims as a worker does, signs an envelope for every lease and posts it. It decides nothing about tasks:
+// the answer of an endpoint becomes a report, and later reports arrive as callbacks, at any server.
 package dispatcher
 
 import (
@@ -24,29 +23,29 @@ import (
 
 // Times and bounds of the loop.
 const (
-	look = time.Second // when nothing wakes it
-	// lookWithout is the pace without a push pool: what makes one wakes it.
+	look = time.Second // between rounds without a signal
+	// lookWithout is the same without a push pool: the creation of one wakes the loop.
 	lookWithout = 10 * time.Second
-	// callsAtOnce is how many calls of one pool a server has open.
+	// callsAtOnce is how many calls of one pool a server makes at once.
 	callsAtOnce = 100
-	// unlimitedSlots is what a server says it can take of a pool without a limit: what was
-	// accepted is not held here.
+	// unlimitedSlots is the capacity that a server announces for a pool without a limit: accepted tasks are not
+	// held here.
 	unlimitedSlots = 1000
-	// drainFor is how long calls may take to end when the server stops.
+	// drainFor is how long a stopping server waits for its calls.
 	drainFor = 5 * time.Second
-	// holdFor is how long a lease lasts without a beat of this server: when it dies, other servers
-	// send its tasks after that time. It is five beats.
+	// holdFor is how long a lease lasts without a heartbeat of this server: when it dies, other servers send its
+	// tasks after that time. It is five heartbeats.
 	holdFor = 5 * beatEvery
 )
 
-// Config says how a server sends.
+// Config are the options of the loop.
 type Config struct {
 	Server    string             // its name
 	PublicURL string             // where workers reach the servers
 	Calls     int                // of one pool at once; 0 is callsAtOnce
 	Breaker   push.BreakerConfig // of each pool
-	Guard     *netguard.Guard    // says which addresses may be called
-	Drain     time.Duration      // how long calls may take to end when the server stops; 0 is drainFor
+	Guard     *netguard.Guard    // permits or refuses addresses
+	Drain     time.Duration      // how long a stopping server waits for its calls; 0 is drainFor
 	Logger    *slog.Logger
 }
 
@@ -62,12 +61,12 @@ type Dispatch struct {
 	endpoints map[string]*endpoint
 	names     map[id.Tenant]string
 	flights   map[*flight]bool
-	released  bool      // the leases of a former life of this server were returned
-	nextLook  time.Time // before that there is nothing to look for, unless somebody wakes us
+	released  bool      // the leases of a former process of this server were returned
+	nextLook  time.Time // when to look for tasks without a signal
 	rung      chan struct{}
 	unwait    func()
 
-	calling context.Context //nolint:containedctx // the life of calls, which is longer than that of a round
+	calling context.Context //nolint:containedctx // of the calls, which outlive a round
 	cancel  context.CancelFunc
 	calls   sync.WaitGroup
 	beating sync.WaitGroup
@@ -95,8 +94,7 @@ func Start(ctx context.Context, s *store.Store, e *engine.Engine, config Config)
 	return d
 }
 
-// Stop claims nothing more, gives calls some time to end, and gives back the tasks of those
-// that do not.
+// Stop ends claiming, waits for calls up to Drain, and returns the tasks of those that have not ended.
 func (d *Dispatch) Stop() {
 	d.loop.Stop()
 	d.mu.Lock()
@@ -114,8 +112,8 @@ func (d *Dispatch) Stop() {
 	}
 }
 
-// wake gives a channel that closes when there may be something to send: a task was queued,
-// a call has ended, a breaker or a rate has room again.
+// wake returns a channel that is closed when a task may be sent: a task was queued, a call has ended, or a
+// breaker or a rate has room again.
 func (d *Dispatch) wake() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +139,7 @@ func (d *Dispatch) wake() <-chan struct{} {
 	return rung
 }
 
-// ring wakes the loop, if it still waits for this.
+// ring wakes the loop, if it still waits for this channel.
 func (d *Dispatch) ring(rung chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +158,7 @@ func (d *Dispatch) ringLocked(rung chan struct{}) {
 	}
 }
 
-// runOnce looks at the pools and sends what there is room for.
+// runOnce sends queued tasks of all pools, as far as there is room.
 func (d *Dispatch) runOnce(ctx context.Context) (more bool, err error) {
 	if err := d.releaseFormer(ctx); err != nil {
 		return false, err
@@ -175,7 +173,7 @@ func (d *Dispatch) runOnce(ctx context.Context) (more bool, err error) {
 	}
 	if d.adopt(pools) {
 		d.announce()
-		more = true // look again, now that their queues are listened to
+		more = true // look again, now that their queues wake the loop
 	}
 	queued := slices.ContainsFunc(pools, func(p store.PushPool) bool { return p.Queued })
 	if !queued {
@@ -203,7 +201,7 @@ func (d *Dispatch) runOnce(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// due reports whether it is time to look.
+// due reports whether it is time to look for tasks.
 func (d *Dispatch) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +214,7 @@ func (d *Dispatch) due(now time.Time) bool {
 	return true
 }
 
-// announce says what this server can take of each pool, as workers do by claiming.
+// announce reports the capacity of this server for each pool, as workers do with claims.
 func (d *Dispatch) announce() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,8 +225,7 @@ func (d *Dispatch) announce() {
 	}
 }
 
-// releaseFormer returns, once, what a killed process of this server's name had claimed and not
-// delivered.
+// releaseFormer returns, once, the tasks that a killed process with this server's name had claimed and not sent.
 func (d *Dispatch) releaseFormer(ctx context.Context) error {
 	if d.released {
 		return nil
@@ -241,7 +238,7 @@ func (d *Dispatch) releaseFormer(ctx context.Context) error {
 // worker is the name by which this server serves a pool.
 func (d *Dispatch) worker(pool string) string { return engine.DispatcherName(d.config.Server, pool) }
 
-// adopt keeps the endpoints as the pools say, and reports whether there are new ones.
+// adopt updates the endpoints from the pools, and reports whether there are new ones.
 func (d *Dispatch) adopt(pools []store.PushPool) (news bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,7 +267,7 @@ func (d *Dispatch) endpoint(pool string) *endpoint {
 	return d.endpoints[pool]
 }
 
-// unsigned says of every pool that nothing can be sent without a key.
+// unsigned records for every pool that nothing can be sent without a signing key.
 func (d *Dispatch) unsigned(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,8 +279,8 @@ func (d *Dispatch) unsigned(err error) {
 	}
 }
 
-// serve claims what a pool has room for and sends it. Full says that there may be more. A stop does
-// not interrupt the claim, which might commit after all: it waits for the claim and returns its leases.
+// serve claims as many tasks as a pool has room for and sends them. Full reports that there may be more. A stop
+// does not interrupt the claim, which might still commit: it waits for the claim and returns its leases.
 func (d *Dispatch) serve(ctx context.Context, e *endpoint, s signer) (full bool, err error) {
 	room := d.room(e)
 	if room == 0 {
@@ -308,11 +305,10 @@ func (d *Dispatch) serve(ctx context.Context, e *endpoint, s signer) (full bool,
 	return len(leases) == room, nil
 }
 
-// actor is who has done what this package reports.
+// actor is the actor of the reports of this package.
 const actor = "dispatch"
 
-// room is how many tasks of a pool may be sent now. Without any the loop is woken when there
-// will be.
+// room is how many tasks of a pool may be sent now. Without room it wakes the loop when there will be.
 func (d *Dispatch) room(e *endpoint) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -325,7 +321,7 @@ func (d *Dispatch) room(e *endpoint) int {
 	return min(room, engine.MaxClaim)
 }
 
-// begin takes note of a call.
+// begin adds an open call.
 func (d *Dispatch) begin(e *endpoint, l engine.Lease) *flight {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -336,7 +332,7 @@ func (d *Dispatch) begin(e *endpoint, l engine.Lease) *flight {
 	return f
 }
 
-// end takes note of what a call has shown.
+// end removes an open call and records its outcome for the endpoint.
 func (d *Dispatch) end(f *flight, o outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -346,7 +342,7 @@ func (d *Dispatch) end(f *flight, o outcome) {
 	d.ringLocked(d.rung)
 }
 
-// tenantName is the name of a tenant, which never changes.
+// tenantName returns the name of a tenant. Names never change, so they are cached.
 func (d *Dispatch) tenantName(ctx context.Context, tenant id.Tenant) (string, error) {
 	d.mu.Lock()
 	name, known := d.names[tenant]
@@ -367,5 +363,5 @@ func (d *Dispatch) tenantName(ctx context.Context, tenant id.Tenant) (string, er
 	return view.Name, nil
 }
 
-// maxNames bounds the names that are remembered.
+// maxNames bounds the cached names.
 const maxNames = 10_000

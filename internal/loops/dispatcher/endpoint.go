@@ -21,14 +21,14 @@ type endpoint struct {
 	open      int // calls now
 	counts    Counts
 	lastError string
-	waitUntil time.Time // asked for by the endpoint
+	waitUntil time.Time // requested by the endpoint
 }
 
-// Counts are what has come of the calls of a pool, by this server.
+// Counts are the outcomes of this server's calls of a pool.
 type Counts struct {
 	Sent     int64 // calls that have ended
 	Accepted int64 // answered 202: reported later
-	Done     int64 // answered at once, well or not
+	Done     int64 // answered with a result, success or failure
 	Failed   int64 // neither
 }
 
@@ -42,13 +42,13 @@ func clientOf(pool store.PushPool, config Config) *http.Client {
 	return netguard.New(netguard.Options{Guard: config.Guard, Timeout: pool.Timeout()})
 }
 
-// rateOf is this server's part of the pool's rate: all that are alive have the same. A
-// server that has come or gone is noticed within seconds.
+// rateOf is this server's part of the pool's rate: all live servers have the same part. A server that starts or
+// stops changes it within seconds.
 func rateOf(pool store.PushPool) float64 {
 	return float64(pool.RatePerSecond) / float64(max(pool.Servers, 1))
 }
 
-// configure takes over other settings. Another address begins with a clean slate.
+// configure applies changed options of the pool. A new URL resets breaker and rate.
 func (e *endpoint) configure(pool store.PushPool, config Config, now time.Time) {
 	if rate := rateOf(pool); rate != e.bucket.Rate() {
 		e.bucket.SetRate(rate, now)
@@ -63,7 +63,7 @@ func (e *endpoint) configure(pool store.PushPool, config Config, now time.Time) 
 	e.pool = pool
 }
 
-// slots is how many tasks of the pool this server can take.
+// slots is the capacity of this server for the pool.
 func (e *endpoint) slots() int {
 	if e.pool.MaxConcurrency == platform.NoLimit {
 		return unlimitedSlots
@@ -71,8 +71,7 @@ func (e *endpoint) slots() int {
 	return min(int(e.pool.MaxConcurrency), unlimitedSlots)
 }
 
-// room is how many calls may begin now; with none, how long until one may, 0 if nobody can
-// say.
+// room is how many calls may begin now. With none, wait is how long until one may, 0 if that is unknown.
 func (e *endpoint) room(now time.Time) (int, time.Duration) {
 	if wait := e.waitUntil.Sub(now); wait > 0 {
 		return 0, wait
@@ -122,10 +121,10 @@ func (e *endpoint) end(f *flight, o outcome, now time.Time) {
 	}
 }
 
-// maxWait bounds how long an endpoint may ask to be left in peace.
+// maxWait bounds the delay that an endpoint may request.
 const maxWait = 5 * time.Minute
 
-// Status is how this server stands to a push pool.
+// Status is the state of a push pool's endpoint, as this server sees it.
 type Status struct {
 	Pool      string
 	State     push.BreakerState
@@ -135,7 +134,7 @@ type Status struct {
 	Counts
 }
 
-// Stats are how this server stands to every push pool.
+// Stats returns the state of every push pool's endpoint.
 func (d *Dispatch) Stats() []Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +145,7 @@ func (d *Dispatch) Stats() []Status {
 	return stats
 }
 
-// Pool is how this server stands to one.
+// Pool returns the state of one push pool's endpoint.
 func (d *Dispatch) Pool(name string) (Status, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,18 +20,18 @@ import (
 // flight is one call.
 type flight struct {
 	endpoint *endpoint
-	pool     store.Pool // as it was when the call began
+	pool     store.Pool // when the call began
 	client   *http.Client
 	lease    engine.Lease
 
 	call    push.Call
-	counted bool // the breaker knows of it
+	counted bool // by the breaker
 
 	ctx    context.Context //nolint:containedctx // the call's own
 	cancel context.CancelCauseFunc
 }
 
-// signer signs by a key, at the database's time.
+// signer signs with a key, at the database's time.
 type signer struct {
 	key   push.Key
 	ahead time.Duration
@@ -40,14 +40,14 @@ type signer struct {
 
 func (s signer) now() time.Time { return time.Now().Add(s.ahead) }
 
-// Why a call was given up.
+// Why a call was aborted.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errTaken     = errors.New("the lease is over")
 	errStopping  = errors.New("the server is stopping")
 )
 
-// send posts the envelope of a lease and reports what came of it.
+// send posts the envelope of a lease and reports the outcome.
 func (d *Dispatch) send(f *flight, s signer) {
 	o := d.post(f, s)
 	d.report(f, o)
@@ -114,8 +114,8 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 	return push.Sign(e, s.key, now, f.pool.Timeout()+push.MaxSkew, rand.Reader)
 }
 
-// report tells the engine what came of a call. What the database cannot hear now is said
-// again; what it never hears ends with the lease.
+// report reports the outcome of a call to the engine. While the database is unreachable it tries again; without
+// success the lease expires.
 func (d *Dispatch) report(f *flight, o outcome) {
 	if len(o.actions) == 0 {
 		return
@@ -135,7 +135,7 @@ func (d *Dispatch) report(f *flight, o outcome) {
 		case err == nil, fault.Is(err, fault.Stale), fault.Is(err, fault.Conflict): // a callback was faster, or another has the task
 			return
 		case !fault.Is(err, fault.Unavailable) || pause > maxReportPause:
-			d.log.Error("what a push pool has answered could not be recorded", "pool", f.pool.Name, "tenant", f.lease.Tenant,
+			d.log.Error("the answer of a push pool could not be recorded", "pool", f.pool.Name, "tenant", f.lease.Tenant,
 				"run", f.lease.Run, "task", f.lease.Task, "error", err)
 			d.refused(ctx, f, err)
 			return
@@ -156,25 +156,25 @@ const (
 	maxReportPause = 10 * time.Second
 )
 
-// refused ends an attempt whose answer cannot be kept, such as a result that is too large.
+// refused ends an attempt whose answer cannot be stored, such as a result that is too large.
 func (d *Dispatch) refused(ctx context.Context, f *flight, err error) {
 	if !fault.Is(err, fault.Unavailable) {
 		d.give(ctx, f, run.Failure{Code: codeConfiguration, Message: "the answer was refused: " + short(err.Error())})
 	}
 }
 
-// give ends an attempt in failure. If that is not heard either, the lease expires.
+// give ends an attempt in failure. If that cannot be recorded either, the lease expires.
 func (d *Dispatch) give(ctx context.Context, f *flight, failure run.Failure) {
 	_, err := d.engine.ReportOne(ctx, engine.Report{
 		TaskKey: f.lease.TaskKey, Token: f.lease.Token, Meta: event.Meta{Actor: actor, Trace: f.lease.Trace}, Action: engine.Fail{Failure: failure},
 	})
 	if err != nil && !fault.Is(err, fault.Stale) {
-		d.log.Warn("a task of a push pool could not be given up, its lease will expire", "run", f.lease.Run, "task", f.lease.Task, "error", err)
+		d.log.Warn("the attempt of a push task could not be ended; its lease will expire", "run", f.lease.Run, "task", f.lease.Task, "error", err)
 	}
 }
 
-// keepLeases renews the leases of calls that are being answered, which may take longer than
-// a lease, and gives up those that nobody wants any more.
+// keepLeases renews the leases of open calls, which may take longer than a lease, and aborts those whose run was
+// cancelled or whose lease is over.
 func (d *Dispatch) keepLeases() {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
@@ -188,7 +188,7 @@ func (d *Dispatch) keepLeases() {
 	}
 }
 
-// beatEvery is short, since who has cancelled a run wants its calls to end.
+// beatEvery is short, so that the calls of a cancelled run end soon.
 const beatEvery = 2 * time.Second
 
 func (d *Dispatch) beat() {

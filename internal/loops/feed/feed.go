@@ -1,7 +1,6 @@
-// Package feed is the loop behind event subscriptions: it follows the log and posts what each
-// subscription asks for to its URL, at least once and in order. Any number of servers may run
-// it. It writes no state of runs, and decides nothing: who hears of what, and when a call is
-// repeated, is said by package subscription and the engine.
+// Package feed is the loop of event subscriptions: it follows the log and posts the events of each subscription
+// to its URL, at least once and in order. Any number of servers may run it. It writes no state of runs. Package
+// subscription and the engine decide which events a subscription receives, and when a call is repeated.
 package feed
 
 import (
@@ -25,18 +24,18 @@ import (
 // Pace and bounds of the loop.
 const (
 	every = time.Second
-	// taken is how many subscriptions are looked after at once, calls how many are called side
-	// by side. One that is slow holds up itself alone; only so many that are slow hold up others.
+	// taken is how many subscriptions are leased at once, calls how many are called in parallel. A slow receiver
+	// delays only itself, unless as many as calls are slow.
 	taken = 64
 	calls = 16
-	// page is how many events are read at once. Subscriptions that stand close to each other
-	// share a page: those that keep up cost one read together.
+	// page is how many events are read at once. Subscriptions with close positions share a page: those that keep
+	// up cost one read together.
 	page = 500
-	// firstPause is the wait before what could not be written down is tried again.
+	// firstPause is the wait before a position that could not be written is written again.
 	firstPause = 20 * time.Millisecond
 )
 
-// Config says how a server sends.
+// Config are the options of the loop.
 type Config struct {
 	Version string // for the User-Agent
 	Guard   *netguard.Guard
@@ -52,17 +51,17 @@ type Feed struct {
 	log    *slog.Logger
 	loop   *loop.Loop
 
-	// Calls outlive the look that began them.
+	// Calls outlive the round that began them.
 	ctx     context.Context //nolint:containedctx // of the calls: it ends with Stop
 	cancel  context.CancelFunc
 	seats   chan struct{}
 	running sync.WaitGroup
 
 	mu   sync.Mutex
-	wake chan struct{} // closes when somebody who has just heard is to hear more
+	wake chan struct{} // closed when a subscription has more events after a delivery
 }
 
-// New makes a feed that looks when it is told to.
+// New returns a feed that works when Once is called.
 func New(s *store.Store, e *engine.Engine, config Config) *Feed {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -82,7 +81,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Feed {
 	return f
 }
 
-// Stop ends the loop. What was posted and not written down is posted again by another server.
+// Stop ends the loop. Another server posts the events again whose delivery was not recorded.
 func (f *Feed) Stop() {
 	if f.loop != nil {
 		f.loop.Stop()
@@ -105,15 +104,15 @@ func (f *Feed) again() {
 	f.wake = make(chan struct{})
 }
 
-// Once looks once and waits until everybody has heard.
+// Once makes one round and waits for its deliveries.
 func (f *Feed) Once(ctx context.Context) (more bool, err error) {
 	more, err = f.look(ctx)
 	f.running.Wait()
 	return more, err
 }
 
-// look takes subscriptions that are due and begins to tell them a page of what they have not
-// heard of. Without anything new it costs two reads and writes nothing.
+// look leases due subscriptions and begins to post a page of new events to them. Without new events it costs two
+// reads and writes nothing.
 func (f *Feed) look(ctx context.Context) (more bool, err error) {
 	begun := time.Now()
 	due, err := f.store.SubscriptionsDue(ctx, taken)
@@ -130,25 +129,25 @@ func (f *Feed) look(ctx context.Context) (more bool, err error) {
 	}
 	r := &round{
 		Feed: f, until: begun.Add(f.engine.FollowLease() - 2*webhook.Timeout),
-		// The database's time: receivers refuse what is signed by a clock that is off.
+		// The database's time: receivers refuse signatures by a wrong clock.
 		clock: func() time.Time { return now.Add(time.Since(begun)) },
 	}
 	slices.SortFunc(followers, func(a, b store.Follower) int { return a.After.Compare(b.After) })
 	for len(followers) > 0 && err == nil {
 		followers, err = r.together(ctx, followers)
 	}
-	for _, s := range followers { // an error kept them from being looked after: they are due again
-		r.idle = append(r.idle, engine.Heard{Of: s, After: s.After})
+	for _, s := range followers { // an error kept them from being read: they are due again
+		r.idle = append(r.idle, engine.Delivery{Of: s, After: s.After})
 	}
 	_, settled := r.record(ctx, r.idle...)
 	return r.more, errors.Join(err, settled)
 }
 
-// record writes down where subscriptions stand. A transient error is not taken for the end: until
-// the place is written nobody else is told anything, for as long as the lease lasts.
-func (r *round) record(ctx context.Context, heard ...engine.Heard) (ours bool, err error) {
+// record writes the positions of subscriptions. It repeats after a transient error, for as long as the lease
+// lasts: no other server sends to them meanwhile.
+func (r *round) record(ctx context.Context, deliveries ...engine.Delivery) (ours bool, err error) {
 	for pause := firstPause; ; pause = min(2*pause, every) {
-		ours, err = r.engine.SubscriptionsHeard(ctx, heard...)
+		ours, err = r.engine.EventsDelivered(ctx, deliveries...)
 		if err == nil || !store.IsTransient(err) || time.Now().After(r.until) {
 			return ours, err
 		}
@@ -160,18 +159,18 @@ func (r *round) record(ctx context.Context, heard ...engine.Heard) (ours bool, e
 	}
 }
 
-// round is one look after the subscriptions that were taken.
+// round are the leased subscriptions of one look.
 type round struct {
 	*Feed
 
-	until time.Time // then the lease is nearly over
+	until time.Time // when the lease is nearly over
 	clock func() time.Time
-	more  bool           // somebody who was told nothing has more to look through
-	idle  []engine.Heard // what is moved without a call, all at once
+	more  bool              // a subscription without matching events has more to read
+	idle  []engine.Delivery // positions that move without a call, all at once
 }
 
-// together reads a page for the subscription that is farthest behind and tells it, and all that
-// stand inside of the page; it gives those that stand further on.
+// together reads a page for the subscription that is farthest behind, and posts it to that one and all with a
+// position inside of the page. It returns the others.
 func (r *round) together(ctx context.Context, followers []store.Follower) (rest []store.Follower, err error) {
 	origins := slices.ContainsFunc(followers, func(s store.Follower) bool { return s.ByOrigin() })
 	events, err := r.store.Feed(ctx, followers[0].After, page, origins)
@@ -182,10 +181,10 @@ func (r *round) together(ctx context.Context, followers []store.Follower) (rest 
 	for i, s := range followers {
 		from := slices.IndexFunc(events, func(e subscription.Recorded) bool { return e.At.Compare(s.After) > 0 })
 		switch {
-		case from < 0 && full: // the next page may have something for it, and for those after it
+		case from < 0 && full: // the next page may have events for it, and for those after it
 			return followers[i:], nil
 		case from < 0:
-			r.idle = append(r.idle, engine.Heard{Of: s, After: s.After})
+			r.idle = append(r.idle, engine.Delivery{Of: s, After: s.After})
 			continue
 		}
 		batches, err := s.Batches(events[from:])
@@ -194,14 +193,14 @@ func (r *round) together(ctx context.Context, followers []store.Follower) (rest 
 		}
 		if batches[0].Events == 0 {
 			r.more = r.more || full
-			r.idle = append(r.idle, engine.Heard{Of: s, After: batches[0].Upto})
+			r.idle = append(r.idle, engine.Delivery{Of: s, After: batches[0].Upto})
 			continue
 		}
 		r.seats <- struct{}{}
 		r.running.Go(func() {
 			defer func() { <-r.seats }()
-			if err := r.tell(r.ctx, s, batches); err != nil {
-				r.log.Error("could not write down what a receiver has heard; it is told again", "subscription", s.Name, "tenant", s.Tenant, "error", err)
+			if err := r.deliver(r.ctx, s, batches); err != nil {
+				r.log.Error("could not record a delivery; the events are sent again", "subscription", s.Name, "tenant", s.Tenant, "error", err)
 			}
 			if full {
 				r.again()
@@ -211,21 +210,21 @@ func (r *round) together(ctx context.Context, followers []store.Follower) (rest 
 	return nil, nil
 }
 
-// tell posts batches one after the other. The place moves when a call was accepted, and only as
-// long as the subscription is ours.
-func (r *round) tell(ctx context.Context, s store.Follower, batches []subscription.Batch) error {
+// deliver posts batches one after the other. The position moves when a call was accepted, and only while this
+// server holds the lease.
+func (r *round) deliver(ctx context.Context, s store.Follower, batches []subscription.Batch) error {
 	for i, b := range batches {
 		if time.Now().After(r.until) {
-			return nil // what is left is taken again when the lease is over
+			return nil // the rest is sent when the lease is over
 		}
 		failure := r.sender.Post(ctx, webhook.Message{URL: s.URL, ID: b.ID, Secret: s.Secret, Body: b.Body}, r.clock())
 		if ctx.Err() != nil {
-			return nil // the server stops: nobody knows whether it was heard
+			return nil // the server stops: whether it was received is unknown
 		}
 		if failure != "" {
 			return r.engine.SubscriptionFailed(ctx, s, failure)
 		}
-		ours, err := r.record(ctx, engine.Heard{Of: s, After: b.Upto, Events: b.Events, Keep: i+1 < len(batches)})
+		ours, err := r.record(ctx, engine.Delivery{Of: s, After: b.Upto, Events: b.Events, Keep: i+1 < len(batches)})
 		if err != nil || !ours {
 			return err
 		}

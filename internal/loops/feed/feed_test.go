@@ -353,7 +353,7 @@ func TestSenders(t *testing.T) {
 		until(t, f, r, len(repeated)+len(w.logged(t, w.acme)))
 		require.Equal(t, slices.Concat(repeated, w.logged(t, w.acme)), r.ids())
 
-		all, err := w.SubscriptionsHeard(t.Context(), engine.Heard{Of: taken[0], After: batches[0].Upto, Events: batches[0].Events})
+		all, err := w.EventsDelivered(t.Context(), engine.Delivery{Of: taken[0], After: batches[0].Upto, Events: batches[0].Events})
 		require.NoError(t, err)
 		require.False(t, all, "who comes back after its lease moves nothing")
 		require.Equal(t, last(w.logged(t, w.acme)), w.at(t, w.acme).After.String())
@@ -389,7 +389,7 @@ func TestSenders(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, taken, 1)
 		require.NoError(t, w.ReplaySubscription(t.Context(), w.acme, "hook", r.ids()[1], meta))
-		all, err := w.SubscriptionsHeard(t.Context(), engine.Heard{Of: taken[0], After: event.Position{Epoch: 1, Tx: 1 << 40}, Events: 1})
+		all, err := w.EventsDelivered(t.Context(), engine.Delivery{Of: taken[0], After: event.Position{Epoch: 1, Tx: 1 << 40}, Events: 1})
 		require.NoError(t, err)
 		require.False(t, all)
 		until(t, f, r, n+len(w.logged(t, w.acme))-2)

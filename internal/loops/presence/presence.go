@@ -1,6 +1,5 @@
-// Package presence keeps a server in touch with the others: it says that the server is there
-// and which workers it has seen, and listens to what other servers have done. Nothing depends
-// on it but time: who hears nothing looks by itself, only later.
+// Package presence connects a server with the others: it announces the server and the workers that it has seen,
+// and receives their notices. Only latency depends on it: a server without notices polls.
 package presence
 
 import (
@@ -19,9 +18,9 @@ import (
 // Times of presence.
 const (
 	renewEvery = 5 * time.Second
-	// startPatience bounds how long the start waits until this server hears itself.
+	// startPatience bounds how long the start waits until this server receives its own notice.
 	startPatience = 3 * time.Second
-	// deafAfter is when it is said that notices do not arrive.
+	// deafAfter is when a warning reports that notices do not arrive.
 	deafAfter = 10 * time.Second
 
 	// matchBatch bounds the queued tasks that leave their queue at once when workers have changed.
@@ -31,7 +30,7 @@ const (
 	maxBackoff   = 10 * time.Second
 )
 
-// Config says who this server is.
+// Config are the options of the loop.
 type Config struct {
 	Name    string
 	Version string
@@ -40,7 +39,7 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
-// Presence is the running loop and the listener.
+// Presence are the running loop and the listener.
 type Presence struct {
 	store  *store.Store
 	engine *engine.Engine
@@ -50,19 +49,19 @@ type Presence struct {
 	loop      *loop.Loop
 	cancel    context.CancelFunc
 	listener  sync.WaitGroup
-	heard     chan struct{} // closed when this server has heard itself for the first time
-	hearsOnce func()
-	hears     atomic.Bool // since the listener has connected last
+	ready     chan struct{} // closed when this server has received its own notice for the first time
+	readyOnce func()
+	receives  atomic.Bool // since the listener has connected last
 }
 
-// Start says that the server is there and begins to listen. It returns when the server hears
-// what others tell; if that does not come about soon it goes on without.
+// Start announces the server and begins to listen. It returns when the server receives notices, or after
+// startPatience.
 func Start(ctx context.Context, s *store.Store, e *engine.Engine, config Config) *Presence {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Presence{store: s, engine: e, config: config, start: time.Now(), heard: make(chan struct{})}
-	p.hearsOnce = sync.OnceFunc(func() { close(p.heard) })
+	p := &Presence{store: s, engine: e, config: config, start: time.Now(), ready: make(chan struct{})}
+	p.readyOnce = sync.OnceFunc(func() { close(p.ready) })
 	p.loop = loop.Start(loop.Config{Name: "presence", Every: renewEvery, Wake: e.NewWorker, RunOnce: p.renew, Logger: config.Logger}) //nolint:contextcheck // it lives until Stop
 	listening, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
@@ -73,15 +72,14 @@ func Start(ctx context.Context, s *store.Store, e *engine.Engine, config Config)
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
 	select {
-	case <-p.heard:
+	case <-p.ready:
 	case <-patience.C:
 	case <-ctx.Done():
 	}
 	return p
 }
 
-// Stop ends both, and takes the server's name off the list. What is done after it is not told
-// to anybody any more.
+// Stop ends both, and removes the server from the list. Later changes of this server are not sent to others.
 func (p *Presence) Stop(ctx context.Context) error {
 	p.cancel()
 	p.listener.Wait()
@@ -90,9 +88,9 @@ func (p *Presence) Stop(ctx context.Context) error {
 }
 
 func (p *Presence) renew(ctx context.Context) (more bool, err error) {
-	workers, heard, news := p.engine.SeenWorkers()
+	workers, named, news := p.engine.SeenWorkers()
 	others, err := p.store.RenewPresence(ctx, store.Presence{
-		Name: p.config.Name, Version: p.config.Version, StartedAt: p.start, Workers: workers, Alive: heard,
+		Name: p.config.Name, Version: p.config.Version, StartedAt: p.start, Workers: workers, Alive: named,
 	})
 	if err != nil {
 		return false, err
@@ -106,22 +104,22 @@ func (p *Presence) renew(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// listen hears what others tell until it is stopped, over one connection after another.
+// listen receives notices until it is stopped, and connects again after an error.
 func (p *Presence) listen(ctx context.Context) {
 	backoff := firstBackoff
 	for ctx.Err() == nil {
-		deaf := time.AfterFunc(deafAfter, p.sayDeaf)
+		deaf := time.AfterFunc(deafAfter, p.warnDeaf)
 		err := store.Listen(ctx, p.config.ListenURL, func() {
 			backoff = firstBackoff
-			p.engine.SetListening(true) // it tells something, and so hears itself
-		}, p.hear)
+			p.engine.SetListening(true) // sends a notice, which this server receives too
+		}, p.receive)
 		deaf.Stop()
-		p.hears.Store(false)
+		p.receives.Store(false)
 		p.engine.SetListening(false)
 		if ctx.Err() != nil {
 			return
 		}
-		p.config.Logger.Warn("not listening to other servers: looking from time to time instead", "error", err, "again_in", backoff)
+		p.config.Logger.Warn("not receiving notices of other servers; polling instead", "error", err, "again_in", backoff)
 		pause := time.NewTimer(backoff/2 + time.Duration(rand.Int64N(int64(backoff/2)+1))) //nolint:gosec // a spread, not a secret
 		select {
 		case <-pause.C:
@@ -132,17 +130,17 @@ func (p *Presence) listen(ctx context.Context) {
 	}
 }
 
-func (p *Presence) hear(notice string) {
+func (p *Presence) receive(notice string) {
 	if p.engine.Receive(notice) {
-		p.hears.Store(true)
-		p.hearsOnce()
+		p.receives.Store(true)
+		p.readyOnce()
 	}
 }
 
-// sayDeaf: a connection on which one may listen and nothing comes is a pooler's.
-func (p *Presence) sayDeaf() {
-	if !p.hears.Load() {
-		p.config.Logger.Warn("nothing of what servers tell each other arrives: looking from time to time instead; " +
-			"behind a pooler give the database's own address with --listen-database")
+// warnDeaf warns that no notice arrives: the connection accepts LISTEN but leads to a pooler.
+func (p *Presence) warnDeaf() {
+	if !p.receives.Load() {
+		p.config.Logger.Warn("notices of servers do not arrive; polling instead; " +
+			"behind a pooler set the database's own address with --listen-database")
 	}
 }

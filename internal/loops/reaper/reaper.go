@@ -1,9 +1,7 @@
-// Package reaper is the loop that ends what nobody ends: leases that were not renewed,
-// attempts past their deadline, backoffs that are over, cones that a crash cut off, runs that
-// take longer than they may or have not begun when they should. It withdraws queued tasks whose
-// tenant may no longer use their pool. It also adds up what runs
-// have left for the totals. Any number of servers may run it; its cost grows with what is due,
-// not with what exists.
+// Package reaper is the loop that expires overdue leases, attempts, backoffs and runs. It also continues cones
+// that a crash interrupted, records runs that did not begin in time, withdraws queued tasks whose tenant may no
+// longer use their pool, and adds up the totals of runs. Any number of servers may run it; its cost grows with
+// the rows that are due, not with all rows.
 package reaper
 
 import (
@@ -25,13 +23,13 @@ const (
 	keepKeysFor = 24 * time.Hour
 )
 
-// Config says how a server reaps.
+// Config are the options of the loops.
 type Config struct {
 	Batch  int // tasks in one transaction; 0 is 500
 	Logger *slog.Logger
 }
 
-// Start runs the loops: one for what is due, one for pools that have changed, one that tidies up.
+// Start runs the loops: one for overdue rows, one for pools that have changed, one that cleans up.
 func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 	if config.Batch == 0 {
 		config.Batch = 500
@@ -41,7 +39,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		if err != nil {
 			return false, err
 		}
-		// Each in its turn, whatever becomes of the others.
+		// All of them, even if one fails.
 		var errs []error
 		reap := func(due bool, f func(context.Context, int) (int, error)) {
 			if !due {
@@ -96,7 +94,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 	}}
 }
 
-// Reaper is the running loops.
+// Reaper are the running loops.
 type Reaper struct{ loops []*loop.Loop }
 
 // Stop ends the loops.

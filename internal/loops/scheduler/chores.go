@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// chores is how often the loop does what is not urgent.
+	// chores is how often the loop of chores runs.
 	chores = time.Minute
 	// choresBatch is how many rows one of its transactions takes.
 	choresBatch = 1000
-	// zonesEvery is how many rounds pass between two looks for other zone data that find none:
-	// only a server of another version can write any.
+	// zonesEvery is how many rounds pass between two searches for other zone data that find none: only a server
+	// of another version can write it.
 	zonesEvery = 10
 )
 
-// tidy is what the loop of chores remembers.
+// tidy is the state of the loop of chores.
 type tidy struct {
 	rounds int
 	found  bool // configs with other zone data, the last time
 }
 
-// doChores computes slots anew that other zone data gave, and forgets events of long ago.
+// doChores computes slots again that were computed with other zone data, and deletes old external events.
 func (s *Scheduler) doChores(ctx context.Context) (more bool, err error) {
-	// Servers of two versions must not take turns: after the first look only what is older is
-	// computed anew.
+	// Servers of two versions must not overwrite each other: after the first search only older data is
+	// replaced.
 	first := s.tidy.rounds == 0
 	var zones error
 	if s.tidy.rounds%zonesEvery == 0 || s.tidy.found {
@@ -54,7 +54,7 @@ func (s *Scheduler) renewZones(ctx context.Context, newer bool) (found bool, err
 		after, more = renewed.Last, renewed.More
 	}
 	if configs > 0 && s.config.Logger != nil {
-		s.config.Logger.Info("slots were computed anew with this server's zone data", "configs", configs, "zone_data", schedule.TZVersion())
+		s.config.Logger.Info("slots computed again with this server's zone data", "configs", configs, "zone_data", schedule.TZVersion())
 	}
 	return configs > 0, ctx.Err()
 }

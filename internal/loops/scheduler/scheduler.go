@@ -1,6 +1,6 @@
-// Package scheduler is the loop that fires the slots of configs and what events from outside ask for. Any number of servers may run
-// it: each takes the configs that are due and that nobody else holds. It decides nothing itself,
-// and reads no clock but the database's.
+// Package scheduler is the loop that fires the slots of configs and handles external events. Any number of
+// servers may run it: each takes due configs that no other server has locked. The engine decides, by the clock of
+// the database.
 package scheduler
 
 import (
@@ -15,19 +15,19 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// look is how often the loop looks when nothing wakes it: other servers change configs too.
+// look is how often the loop runs without a signal: other servers change configs too.
 const look = time.Second
 
-// eventPatience bounds one look at events from outside.
+// eventPatience bounds one round of external events.
 const eventPatience = 5 * time.Second
 
-// Config says how a server fires.
+// Config are the options of the loop.
 type Config struct {
 	Batch  int // configs in one transaction; 0 is engine.DefaultFiring
 	Logger *slog.Logger
 }
 
-// Scheduler is the running loops.
+// Scheduler are the running loops.
 type Scheduler struct {
 	store  *store.Store
 	engine *engine.Engine
@@ -64,12 +64,11 @@ func (s *Scheduler) Stop() {
 	s.close(s.rung)
 }
 
-// wake gives a channel that closes when a config may be due, or when the timer of the next one
-// rings.
+// wake returns a channel that is closed when a config may be due, or when the timer of the next one rings.
 func (s *Scheduler) wake() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.close(s.rung) // whoever waited for the last one goes
+	s.close(s.rung) // ends the wait for the previous one
 	rung := make(chan struct{})
 	s.rung = rung
 	due := s.engine.Due()
@@ -97,14 +96,13 @@ func (*Scheduler) close(rung chan struct{}) {
 	}
 }
 
-// runOnce fires what is due, takes in what runs have told and makes the runs of events from
-// outside; without any of them it costs one look.
+// runOnce fires due slots, applies the results of runs and creates the runs of external events.
 func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
 	d, err := s.store.NextDue(ctx)
 	if err != nil {
 		return false, err
 	}
-	// Each in its turn, whatever becomes of the others. Firing comes first: it waits for nobody.
+	// All of them, even if one fails. Firing comes first, since it waits for no lock.
 	var fireErr, foldErr, eventErr error
 	if d.At.After(d.Now) {
 		s.alarm(d.At.Sub(d.Now))
@@ -120,7 +118,7 @@ func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
 	}
 	if d.Events {
 		var handled engine.Handled
-		// One that listens may be held by somebody: the others are not to wait for it for long.
+		// Another transaction may hold a listening config: the others must not wait for it for long.
 		bounded, cancel := context.WithTimeout(ctx, eventPatience)
 		handled, eventErr = s.engine.HandleEvents(bounded, s.config.Batch)
 		cancel()
@@ -129,7 +127,7 @@ func (s *Scheduler) runOnce(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(fireErr, foldErr, eventErr)
 }
 
-// alarm wakes the loop when the next config is due, if that is before it looks anyway.
+// alarm wakes the loop when the next config is due, if that is before its next round.
 func (s *Scheduler) alarm(in time.Duration) {
 	if in >= look {
 		return
