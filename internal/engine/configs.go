@@ -398,7 +398,7 @@ func (e *Engine) MoveSlot(ctx context.Context, r ChangeConfig, to time.Time) (st
 func (e *Engine) DeleteConfig(ctx context.Context, r ChangeConfig) (store.ConfigState, error) {
 	var checks []func(context.Context, *store.Tx, store.ConfigState) error
 	if !r.Force {
-		checks = append(checks, undepended)
+		checks = append(checks, refuseIfDependedOn)
 	}
 	return e.changeConfig(ctx, r, func(l *ledger, c *store.ConfigState, s *schedule.Schedule, now time.Time) error {
 		l.close(c, s, now, config.SkippedEdited, "the config was deleted")

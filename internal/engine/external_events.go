@@ -233,7 +233,7 @@ func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, e
 		}
 		handled.More = len(h.events) < len(taken) || len(taken) == maxEventsAtOnce
 		w.at(h.now)
-		n, err := h.makeRuns(ctx, tx, w, maxTasksPerBatch)
+		n, err := h.createRuns(ctx, tx, w, maxTasksPerBatch)
 		if err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (e *Engine) HandleEvents(ctx context.Context, most int) (handled Handled, e
 	if err != nil || h == nil {
 		return Handled{}, err
 	}
-	handled.Events, handled.Runs, handled.More = len(h.ended), h.made, handled.More || len(h.ended) < len(h.events)
+	handled.Events, handled.Runs, handled.More = len(h.ended), h.created, handled.More || len(h.ended) < len(h.events)
 	return handled, h.followUp(ctx)
 }
 
@@ -308,7 +308,7 @@ func (h *handling) choose(ctx context.Context, tx *store.Tx, e *Engine, taken []
 
 // ask adds the trigger of a config with the parameters of an event.
 func (h *handling) ask(step *handlingStep, c *store.ConfigState, o config.OutsideEvent) error {
-	t := h.happened(c)
+	t := h.eventTrigger(c)
 	if t == nil {
 		step.skip = config.SkippedOverlap
 		return nil

@@ -55,7 +55,7 @@ func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error)
 		if err := f.decide(ctx, tx, due); err != nil {
 			return err
 		}
-		n, err := f.makeRuns(ctx, tx, w, maxTasksPerBatch)
+		n, err := f.createRuns(ctx, tx, w, maxTasksPerBatch)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (e *Engine) FireDue(ctx context.Context, most int) (fired Fired, err error)
 	if err != nil {
 		return Fired{}, err
 	}
-	fired.Runs, fired.More = f.made, fired.More || f.more
+	fired.Runs, fired.More = f.created, fired.More || f.more
 	f.observe()
 	return fired, f.followUp(ctx)
 }
@@ -85,7 +85,7 @@ type firing struct {
 	configs []*firingConfig
 	batch   []*firedTrigger
 	loads   map[id.Config]store.ConfigLoad
-	made    int
+	created int
 	more    bool
 	cancels []Cancel // of replaced runs
 }
@@ -138,7 +138,7 @@ func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigSta
 	}
 	for _, c := range f.configs {
 		if c.schedule, err = c.Spec.Schedule(); err != nil {
-			if err := f.setAside(c, err); err != nil {
+			if err := f.disableUnreadable(c, err); err != nil {
 				return err
 			}
 			continue
@@ -153,8 +153,8 @@ func (f *firing) decide(ctx context.Context, tx *store.Tx, due []store.ConfigSta
 	return nil
 }
 
-// setAside disables a config that cannot be read any more, so that the others continue.
-func (f *firing) setAside(c *firingConfig, cause error) error {
+// disableUnreadable disables a config that cannot be read any more, so that the others continue.
+func (f *firing) disableUnreadable(c *firingConfig, cause error) error {
 	f.engine.log.Error("a config cannot be read", "tenant", c.Tenant, "config", c.ID, "error", cause)
 	c.changed, c.until = true, c.DecidedUntil
 	c.Failures = max(c.Failures, int32(c.Spec.MaxConsecutiveFailures)) //nolint:gosec // bounded when it was saved; alerts depend on it
@@ -236,8 +236,8 @@ func (f *firing) add(t *triggerCommand) *firedTrigger {
 	return fired
 }
 
-// makeRuns creates the runs of the first n triggers, with which the transaction has its largest size.
-func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit int) (n int, err error) {
+// createRuns creates the runs of the first n triggers, with which the transaction has its largest size.
+func (f *firing) createRuns(ctx context.Context, tx *store.Tx, w *working, limit int) (n int, err error) {
 	cmds := make([]*triggerCommand, len(f.batch))
 	for i, t := range f.batch {
 		cmds[i] = t.triggerCommand
@@ -250,7 +250,7 @@ func (f *firing) makeRuns(ctx context.Context, tx *store.Tx, w *working, limit i
 		t.run = id.New[id.Run](w.mint)
 		t.result.Run = t.run
 	}
-	if f.made, err = createRuns(ctx, tx, w, planned, planned, f.loads); err != nil {
+	if f.created, err = createRuns(ctx, tx, w, planned, planned, f.loads); err != nil {
 		return 0, err
 	}
 	for i, r := range results {
@@ -308,7 +308,7 @@ func (f *firing) save(ctx context.Context, tx *store.Tx) error {
 
 // settle adds the outcomes of one config to the ledger.
 func (f *firing) settle(c *firingConfig) error {
-	if c.schedule == nil { // set aside
+	if c.schedule == nil { // disabled: it cannot be read
 		c.DueAt = time.Time{}
 		return nil
 	}

@@ -95,7 +95,7 @@ func (e *Engine) observe(w *working, err error) {
 	if err == nil && (len(w.seen.Tasks) > 0 || len(w.touched) > 0) {
 		w.seen.At = w.now
 		w.seen.Runs, w.seen.Breaches = w.seen.Runs[:0], w.seen.Breaches[:0]
-		for _, b := range w.broken {
+		for _, b := range w.breaches {
 			w.seen.Breaches = append(w.seen.Breaches, b.sla)
 		}
 		for _, r := range w.touched {

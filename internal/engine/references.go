@@ -120,8 +120,8 @@ func (refs references) check(own string, s config.Spec) error {
 	return nil
 }
 
-// undepended refuses to delete a config that others run after or depend on.
-func undepended(ctx context.Context, tx *store.Tx, c store.ConfigState) error {
+// refuseIfDependedOn refuses to delete a config that others run after or depend on.
+func refuseIfDependedOn(ctx context.Context, tx *store.Tx, c store.ConfigState) error {
 	names, err := tx.ConfigDependents(ctx, store.ConfigName{Tenant: c.Tenant, Workspace: c.Workspace, Name: c.Name}, dependentsNamed+1)
 	if err != nil || len(names) == 0 {
 		return err

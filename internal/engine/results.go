@@ -64,7 +64,7 @@ func (e *Engine) foldResults(ctx context.Context, most int) (taken int, err erro
 		if err := f.listeners(ctx, tx, configs, succeeded); err != nil {
 			return err
 		}
-		n, err := f.makeRuns(ctx, tx, w, maxTasksPerBatch)
+		n, err := f.createRuns(ctx, tx, w, maxTasksPerBatch)
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (f *firing) listeners(ctx context.Context, tx *store.Tx, configs map[id.Con
 		}
 		for _, c := range byName[store.ConfigName{Tenant: source.Tenant, Workspace: source.Workspace, Name: source.Name}] {
 			if r.After == nil || bytes.Compare(c.ID.UUID[:], r.After.UUID[:]) > 0 {
-				if t := f.happened(c.ConfigState); t != nil {
+				if t := f.eventTrigger(c.ConfigState); t != nil {
 					t.For.Window.Hops = hops[r.Run] + 1
 					f.add(t)
 				}
@@ -300,8 +300,8 @@ func hopsOf(ctx context.Context, tx *store.Tx, results []store.ConfigResult, wan
 	return hops, err
 }
 
-// happened returns the trigger of a config because of an event; nil if max_overlap is reached.
-func (f *firing) happened(c *store.ConfigState) *triggerCommand {
+// eventTrigger returns the trigger of a config because of an event; nil if max_overlap is reached.
+func (f *firing) eventTrigger(c *store.ConfigState) *triggerCommand {
 	load := f.loads[c.ID]
 	if c.Spec.MaxOverlap > 0 && load.Live >= c.Spec.MaxOverlap {
 		return nil

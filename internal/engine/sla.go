@@ -24,8 +24,8 @@ func labelText(labels map[string]string) string {
 	return string(text)
 }
 
-// brokenPromise is an SLA breach that the transaction records.
-type brokenPromise struct {
+// slaBreach is an SLA breach that the transaction records.
+type slaBreach struct {
 	of  *liveRun
 	sla run.SLA
 }
@@ -95,9 +95,9 @@ func missedStarts(ctx context.Context, tx *store.Tx, w *working) error {
 	return nil
 }
 
-// LookLate checks up to most runs that should have begun by now, and records a breach of those that have not
+// RecordLateStarts checks up to most runs that should have begun by now, and records a breach of those that have not
 // or began too late. It returns how many it checked.
-func (e *Engine) LookLate(ctx context.Context, most int) (int, error) {
+func (e *Engine) RecordLateStarts(ctx context.Context, most int) (int, error) {
 	looked := 0
 	var held []string
 	err := e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -191,7 +191,7 @@ func (w *working) total() {
 			d.Delay = max(d.Delay, delayOf(r.run))
 		}
 	}
-	for _, b := range w.broken {
+	for _, b := range w.breaches {
 		of(b.of.run).Breaches++
 	}
 }

@@ -28,7 +28,7 @@ func promised(more config.Spec) config.Spec {
 // look looks for runs that should have begun, and says how many it looked at.
 func (w *clockwork) look(t testing.TB) int {
 	t.Helper()
-	looked, err := w.LookLate(t.Context(), 100)
+	looked, err := w.RecordLateStarts(t.Context(), 100)
 	require.NoError(t, err)
 	return looked
 }
@@ -240,7 +240,7 @@ func TestLookersAtOnce(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				for range 10 {
-					if _, err := w.LookLate(t.Context(), 7); err != nil {
+					if _, err := w.RecordLateStarts(t.Context(), 7); err != nil {
 						failed <- err
 					}
 				}
@@ -278,7 +278,7 @@ func TestLookersAtOnce(t *testing.T) {
 		w.untilBlocked(t, 1)
 		w.db.Exec(t, `UPDATE servo.test_clock SET now = now + interval '1 second'`)
 		go func() {
-			_, err := w.LookLate(context.WithoutCancel(t.Context()), 10)
+			_, err := w.RecordLateStarts(context.WithoutCancel(t.Context()), 10)
 			done <- err
 		}()
 		w.untilBlocked(t, 2)

@@ -97,11 +97,11 @@ func (q *configInquiry) slots(ctx context.Context, tx *store.Tx) error {
 		q.block(BlockedByDependency, fmt.Sprintf("%s has not succeeded within %s before the slot", d.Config, d.Within),
 			"see why: servo why "+d.Config, map[string]any{"config": d.Config, "within": d.Within.String()})
 	}
-	return q.madeRun(ctx, tx, slot)
+	return q.nextRun(ctx, tx, slot)
 }
 
-// madeRun explains why the slot's run cannot be created.
-func (q *configInquiry) madeRun(ctx context.Context, tx *store.Tx, slot time.Time) error {
+// nextRun explains why the slot's run cannot be created.
+func (q *configInquiry) nextRun(ctx context.Context, tx *store.Tx, slot time.Time) error {
 	c := &q.config
 	cmd := configTrigger(c, scheduleOf(c), slot, q.now, "schedule")
 	planned, results, err := q.planTriggers(ctx, tx, []*triggerCommand{cmd}, maxTasksPerBatch)

@@ -18,14 +18,14 @@ type working struct {
 	now  time.Time
 	mint *id.Minter
 
-	runs    map[id.Run]*liveRun
-	tasks   map[id.Task]*liveTask
-	changed []*liveTask // in the order of their first change
-	touched []*liveRun
-	changes store.Changes
-	broken  []brokenPromise
-	seen    *Committed // for the observer; nil without one
-	claims  []*openClaim
+	runs     map[id.Run]*liveRun
+	tasks    map[id.Task]*liveTask
+	changed  []*liveTask // in the order of their first change
+	touched  []*liveRun
+	changes  store.Changes
+	breaches []slaBreach
+	seen     *Committed // for the observer; nil without one
+	claims   []*openClaim
 }
 
 type liveRun struct {
@@ -151,7 +151,7 @@ func (w *working) recordRun(r *liveRun, body event.Body, meta event.Meta) error 
 	r.run = next
 	w.touch(r)
 	if breach, ok := body.(run.RunBreached); ok {
-		w.broken = append(w.broken, brokenPromise{r, breach.SLA})
+		w.breaches = append(w.breaches, slaBreach{r, breach.SLA})
 	}
 	w.changes.Events = append(w.changes.Events, e)
 	return nil

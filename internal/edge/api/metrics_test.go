@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	b.at(t, noon.Add(13*time.Hour)) // the next day
 	b.trigger(t, "single")
 	b.db.SetClock(t, noon.Add(14*time.Hour))
-	_, err := b.engine.LookLate(t.Context(), 10)
+	_, err := b.engine.RecordLateStarts(t.Context(), 10)
 	require.NoError(t, err)
 	byHand := b.trigger(t, "single")
 	_, err = b.runs.CancelRun(t.Context(), &servov1.CancelRunRequest{Tenant: "acme", Run: byHand.GetId()})

@@ -57,7 +57,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 			errs = append(errs, err)
 		}
 		reap(o.Runs, e.ExpireRuns)
-		reap(o.Late, e.LookLate)
+		reap(o.Late, e.RecordLateStarts)
 		reap(o.Deltas, s.MergeTotals)
 		return more, errors.Join(errs...)
 	}

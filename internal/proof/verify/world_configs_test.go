@@ -118,7 +118,7 @@ func (w *world) scheduled(t testing.TB) {
 		c.fire(t)
 	}
 	w.report(t, first, engine.Complete{})
-	require.Equal(t, 3, value(w.LookLate(t.Context(), 3))(t), "of those that wait")
+	require.Equal(t, 3, value(w.RecordLateStarts(t.Context(), 3))(t), "of those that wait")
 	value(w.db.MergeTotals(t.Context(), 1000))(t)
 	require.Equal(t, 1, value(w.StartRuns(t.Context(), w.duty, 10))(t), "one has the lock that it has waited for")
 	w.report(t, w.one(t, "hourly"), engine.Complete{}) // it began late
