@@ -250,7 +250,7 @@ func TestAnswers(t *testing.T) {
 		retried bool
 	}{
 		{"a redirect", func(c call) { http.Redirect(c.w, c.r, "/elsewhere", http.StatusFound) }, "INVALID_CONFIGURATION", "redirects are not followed", false},
-		{"200 without a word", func(c call) { c.answer(200, "OK") }, "INVALID_CONFIGURATION", "without saying", false},
+		{"200 without a word", func(c call) { c.answer(200, "OK") }, "INVALID_CONFIGURATION", "without the outcome", false},
 		{"200 with another status", func(c call) { c.answer(200, `{"status": "FINE"}`) }, "INVALID_CONFIGURATION", "FINE", false},
 		{"200 with an error", func(c call) { c.answer(200, `{"error": {"code": "MISSING_INPUT", "message": "no file"}}`) }, "MISSING_INPUT", "no file", false},
 		{"400", func(c call) { c.answer(400, "") }, "INVALID_CONFIGURATION", "400", false},
