@@ -91,7 +91,7 @@ func TestTemplates(t *testing.T) {
 			require.True(t, ok, "%v", err)
 			return f
 		}
-		require.Contains(t, set("hourly", "5 * * * *", 0).Violation.Message, "built in")
+		require.Contains(t, set("hourly", "5 * * * *", 0).Violation.Message, "built-in")
 		require.Equal(t, "name", set("a b", "5 * * * *", 0).Violation.Field)
 		require.Equal(t, "cron", set("x", "61 * * * *", 0).Violation.Field)
 		require.Equal(t, "cron", set("x", "0 0 30 2 *", 0).Violation.Field)
