@@ -18,22 +18,22 @@ import (
 // with it, so that all attempts read the same result.
 
 // outside returns the upstreams of the plan that are not part of it, each once.
-func (t *triggerDraft) outside() []string {
+func (d *triggerDraft) outside() []string {
 	declared := 0
-	for _, task := range t.plan.Tasks {
-		code, _ := t.code.Asset(task.Key)
+	for _, task := range d.plan.Tasks {
+		code, _ := d.code.Asset(task.Key)
 		declared += len(code.Upstream)
 	}
-	if declared == len(t.plan.Edges) {
+	if declared == len(d.plan.Edges) {
 		return nil
 	}
-	seen := make(map[string]bool, len(t.plan.Tasks))
-	for _, task := range t.plan.Tasks {
+	seen := make(map[string]bool, len(d.plan.Tasks))
+	for _, task := range d.plan.Tasks {
 		seen[task.Key] = true
 	}
 	var keys []string
-	for _, task := range t.plan.Tasks {
-		code, _ := t.code.Asset(task.Key)
+	for _, task := range d.plan.Tasks {
+		code, _ := d.code.Asset(task.Key)
 		for _, key := range code.Upstream {
 			if !seen[key] {
 				seen[key] = true
