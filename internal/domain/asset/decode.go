@@ -58,6 +58,15 @@ func (o *object) required(name, remedy string) {
 	}
 }
 
+// field returns the value of a field if it has type T, and reports a value of another type.
+func field[T any](o *object, name, want, remedy string) (value T, path string, ok bool) {
+	taken, path, set := o.take(name)
+	if value, ok = taken.(T); set && !ok {
+		o.found.add(path, "must be "+want+", is "+nameOf(taken), remedy)
+	}
+	return value, path, ok
+}
+
 func (o *object) text(name string) string {
 	value, path, set := o.take(name)
 	if !set {
@@ -89,29 +98,14 @@ func asText(found *violations, path string, value any) (string, bool) {
 }
 
 func (o *object) boolean(name string) bool {
-	value, path, set := o.take(name)
-	if !set {
-		return false
-	}
-	b, ok := value.(bool)
-	if !ok {
-		o.found.add(path, "must be true or false, is "+nameOf(value), "write true or false without quotes")
-	}
+	b, _, _ := field[bool](o, name, "true or false", "write true or false without quotes")
 	return b
 }
 
 // number decodes a number. Zero means "not set" in Go, so an explicit zero is out of range here.
 func (o *object) number(name string, low, high float64) float64 {
-	value, path, set := o.take(name)
-	if !set {
-		return 0
-	}
-	f, ok := value.(float64)
-	if !ok {
-		o.found.add(path, "must be a number, is "+nameOf(value), "write a number without quotes")
-		return 0
-	}
-	if f == 0 {
+	f, path, ok := field[float64](o, name, "a number", "write a number without quotes")
+	if ok && f == 0 {
 		o.found.add(path, outOfRange(f, low, high), "use a value in the range, or remove the field for the default")
 	}
 	return f
@@ -162,20 +156,12 @@ func (o *object) duration(name string, low, high Duration) Duration {
 
 // list decodes a list of values; limit bounds its length before its entries are decoded.
 func (o *object) list(name string, limit int) (values []any, path string, set bool) {
-	value, path, set := o.take(name)
-	if !set {
-		return nil, path, false
-	}
-	values, ok := value.([]any)
-	if !ok {
-		o.found.add(path, "must be a list, is "+nameOf(value), "write it as [a, b], or one '- ' per line")
-		return nil, path, false
-	}
+	values, path, set = field[[]any](o, name, "a list", "write it as [a, b], or one '- ' per line")
 	if len(values) > limit {
 		o.found.add(path, tooMany(len(values), limit), "use fewer entries")
 		values = values[:limit]
 	}
-	return values, path, true
+	return values, path, set
 }
 
 // texts decodes a list of strings: nil if the field is not set, empty if the list is empty.
@@ -194,13 +180,8 @@ func (o *object) texts(name string, limit int) []string {
 
 // dictionary decodes an object whose values are strings.
 func (o *object) dictionary(name string) map[string]string {
-	value, path, set := o.take(name)
-	if !set {
-		return nil
-	}
-	fields, ok := value.(map[string]any)
+	fields, path, ok := field[map[string]any](o, name, "an object", "write its entries as name: value")
 	if !ok {
-		o.found.add(path, "must be an object, is "+nameOf(value), "write its entries as name: value")
 		return nil
 	}
 	texts := make(map[string]string, len(fields))
