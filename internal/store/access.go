@@ -23,22 +23,20 @@ type ShownKey struct {
 }
 
 // KeyByPublicID finds the key that a caller presents.
-func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (shown ShownKey, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+func (s *Store) KeyByPublicID(ctx context.Context, publicID string) (ShownKey, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (ShownKey, error) {
 		r, err := tx.q.KeyByPublicID(ctx, publicID)
 		if err != nil {
-			return notFound(err, "key", publicID)
+			return ShownKey{}, notFound(err, "key", publicID)
 		}
-		shown = ShownKey{
+		return ShownKey{
 			Key: keyFromRow(db.LockKeyRow{
 				TenantID: r.TenantID, ID: r.ID, Version: r.Version, PublicID: r.PublicID, Name: r.Name, Role: r.Role, Workspace: r.Workspace, Pools: r.Pools,
 				CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, ReplacedBy: r.ReplacedBy, RevokedAt: r.RevokedAt,
 			}),
 			Digest: access.Digest(r.Digest), TenantName: r.Tenant, Claims: r.Claims, Now: r.Now,
-		}
-		return nil
+		}, nil
 	})
-	return shown, err
 }
 
 func keyFromRow(r db.LockKeyRow) access.Key {

@@ -164,19 +164,16 @@ type TenantUsage struct {
 
 // GetTenantUsage counts the use of a tenant's quotas, each up to MaxDepth.
 func (s *Store) GetTenantUsage(ctx context.Context, owner id.Tenant, quotas tenant.Quotas) (TenantUsage, error) {
-	var usage TenantUsage
-	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) (TenantUsage, error) {
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return TenantUsage{}, err
 		}
 		from, _, err := quotas.Day(now)
 		if err != nil {
-			return err
+			return TenantUsage{}, err
 		}
 		row, err := tx.q.TenantUsage(ctx, db.TenantUsageParams{TenantID: owner.UUID, Most: MaxDepth, Day: floor(from)})
-		usage = TenantUsage{InFlight: row.InFlight, Ready: row.Ready, Live: row.Live, Pending: row.Pending, Today: row.Today, DayBegan: from}
-		return err
+		return TenantUsage{InFlight: row.InFlight, Ready: row.Ready, Live: row.Live, Pending: row.Pending, Today: row.Today, DayBegan: from}, err
 	})
-	return usage, err
 }

@@ -421,13 +421,10 @@ func (s *Store) ListLocks(ctx context.Context, owner id.Tenant, after string, mo
 
 // GetLock reads one lock.
 func (s *Store) GetLock(ctx context.Context, owner id.Tenant, key string) (LockView, error) {
-	var lock LockView
-	err := s.Tenant(ctx, owner.String(), func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.tenant(owner), func(ctx context.Context, tx *Tx) (LockView, error) {
 		row, err := tx.q.GetLock(ctx, db.GetLockParams{TenantID: owner.UUID, LockKey: key})
-		lock = lockView(row)
-		return notFound(err, "lock", key)
+		return lockView(row), notFound(err, "lock", key)
 	})
-	return lock, err
 }
 
 func lockView(r db.GetLockRow) LockView {

@@ -66,22 +66,20 @@ func (s *Store) LeaseRate(ctx context.Context, key RateKey, req RateRequest) (le
 
 // ReportStreams writes how many streams a server has open for a tenant, valid for ttl, and returns
 // how many the other servers have.
-func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid.UUID, open int, ttl time.Duration) (others int, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+func (s *Store) ReportStreams(ctx context.Context, tenant id.Tenant, holder uuid.UUID, open int, ttl time.Duration) (int, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (int, error) {
 		if err := tx.q.LockStreams(ctx, tenant.String()); err != nil {
-			return err
+			return 0, err
 		}
 		now, err := tx.Clock(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		sum, err := tx.q.ReportStreams(ctx, db.ReportStreamsParams{
 			TenantID: tenant.UUID, Holder: holder, Streams: int32(open), ExpiresAt: now.Add(ttl), Now: now, //nolint:gosec // as many as are open
 		})
-		others = int(sum)
-		return err
+		return int(sum), err
 	})
-	return others, err
 }
 
 // ForgetRates deletes rows of rates and streams that were not used for a while.

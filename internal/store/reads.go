@@ -173,16 +173,13 @@ func outcomeOf(text *string) run.Outcome {
 
 // Attempts reads the attempts of a task.
 func (s *Store) Attempts(ctx context.Context, key TaskKey) ([]run.Attempt, error) {
-	var attempts []run.Attempt
-	err := s.Tenant(ctx, key.Tenant.String(), func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.tenant(key.Tenant), func(ctx context.Context, tx *Tx) ([]run.Attempt, error) {
 		if _, err := tx.getTask(ctx, key); err != nil {
-			return err
+			return nil, err
 		}
 		streams, err := tx.TaskEvents(ctx, []TaskKey{key})
-		attempts = run.Attempts(streams[key])
-		return err
+		return run.Attempts(streams[key]), err
 	})
-	return attempts, err
 }
 
 // UpstreamTask is an upstream of a task.

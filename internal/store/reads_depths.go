@@ -24,16 +24,13 @@ func (s *Store) QueueDepths(ctx context.Context) (map[run.TaskState]int, error) 
 }
 
 func (s *Store) queueDepths(ctx context.Context, most int32) (map[run.TaskState]int, error) {
-	var depths map[run.TaskState]int
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) (map[run.TaskState]int, error) {
 		row, err := tx.q.QueueDepths(ctx, most)
-		depths = map[run.TaskState]int{
+		return map[run.TaskState]int{
 			run.Pending: int(row.Pending), run.Ready: int(row.Ready), run.Queued: int(row.Queued),
 			run.Dispatched: int(row.Dispatched), run.Running: int(row.Running), run.RetryWait: int(row.RetryWait),
-		}
-		return err
+		}, err
 	})
-	return depths, err
 }
 
 // PoolDepth counts the queued and leased tasks of a pool.

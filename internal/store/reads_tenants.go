@@ -114,11 +114,8 @@ func (tx *Tx) TenantName(ctx context.Context, tenant id.Tenant) (string, error) 
 
 // GetTenant reads a tenant with its own role.
 func (s *Store) GetTenant(ctx context.Context, tenant id.Tenant) (TenantView, error) {
-	var found TenantView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) (TenantView, error) {
 		row, err := tx.q.GetTenant(ctx, tenant.UUID)
-		found = TenantView{ID: id.Of[id.Tenant](row.ID), Name: row.Name, CreatedAt: row.CreatedAt}
-		return notFound(err, "tenant", tenant.String())
+		return TenantView{ID: id.Of[id.Tenant](row.ID), Name: row.Name, CreatedAt: row.CreatedAt}, notFound(err, "tenant", tenant.String())
 	})
-	return found, err
 }

@@ -14,13 +14,11 @@ import (
 type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas bool }
 
 // Overdue reads which kinds of rows are due.
-func (s *Store) Overdue(ctx context.Context) (o Overdue, err error) {
-	err = s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+func (s *Store) Overdue(ctx context.Context) (Overdue, error) {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (Overdue, error) {
 		row, err := tx.q.Overdue(ctx)
-		o = Overdue(row)
-		return err
+		return Overdue(row), err
 	})
-	return o, err
 }
 
 // DueLeases returns candidates for expiry or timeout, which are checked again under locks.

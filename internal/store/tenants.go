@@ -155,13 +155,10 @@ func (tx *Tx) Deployments(ctx context.Context, keys []DeploymentKey) ([]Deployme
 
 // TenantByName finds a tenant.
 func (s *Store) TenantByName(ctx context.Context, name string) (id.Tenant, error) {
-	var tenant id.Tenant
-	err := s.engine(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (id.Tenant, error) {
 		u, err := tx.q.TenantByName(ctx, name)
-		tenant = id.Of[id.Tenant](u)
-		return notFound(err, "tenant", name)
+		return id.Of[id.Tenant](u), notFound(err, "tenant", name)
 	})
-	return tenant, err
 }
 
 // TenantView is a tenant in a list.

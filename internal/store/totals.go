@@ -189,16 +189,13 @@ type Today struct {
 
 // Today reads the counts of the day of a time.
 func (s *Store) Today(ctx context.Context, now time.Time) (Today, error) {
-	var today Today
-	err := s.Snapshot(ctx, func(ctx context.Context, tx *Tx) error {
+	return read(ctx, s.Snapshot, func(ctx context.Context, tx *Tx) (Today, error) {
 		row, err := tx.q.TodayTotals(ctx, db.TodayTotalsParams{Day: dayOf(now), Most: MaxDepth})
-		today = Today{
+		return Today{
 			Day: dayOf(now).Time, Ended: row.Ended, Failed: row.Failed, Breaches: row.Breaches, Started: row.Started, Seconds: row.Seconds,
 			Pending: row.Pending, Running: row.Running,
-		}
-		return err
+		}, err
 	})
-	return today, err
 }
 
 // TotalsRow is a sum that differs from the runs.

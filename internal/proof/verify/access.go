@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
@@ -11,12 +10,7 @@ import (
 const kindKey tenant.Kind = "api key"
 
 func (c *entityCheck) keyRow(got store.KeyRow) error {
-	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
-	if en := c.meet("api_keys", kindKey, key); en != nil {
-		want := wantKey(en.key)
-		compareEntity(c, c.tables.keys, key, &want, &got)
-	}
-	return nil
+	return entityRow(c, c.tables.keys, kindKey, got.TenantID, got.ID, got, func(en *entity) store.KeyRow { return wantKey(en.key) })
 }
 
 func wantKey(k access.Key) store.KeyRow {

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/alert"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
@@ -14,12 +13,7 @@ const (
 )
 
 func (c *entityCheck) alertRow(got store.AlertRow) error {
-	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
-	if en := c.meet("alerts", kindAlert, key); en != nil {
-		want := wantAlert(en.alert)
-		compareEntity(c, c.tables.alerts, key, &want, &got)
-	}
-	return nil
+	return entityRow(c, c.tables.alerts, kindAlert, got.TenantID, got.ID, got, func(en *entity) store.AlertRow { return wantAlert(en.alert) })
 }
 
 func wantAlert(a alert.Alert) store.AlertRow {
@@ -30,12 +24,7 @@ func wantAlert(a alert.Alert) store.AlertRow {
 }
 
 func (c *entityCheck) channelRow(got store.ChannelRow) error {
-	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
-	if en := c.meet("alert_channels", kindChannel, key); en != nil {
-		want := wantChannel(en.channel)
-		compareEntity(c, c.tables.channels, key, &want, &got)
-	}
-	return nil
+	return entityRow(c, c.tables.channels, kindChannel, got.TenantID, got.ID, got, func(en *entity) store.ChannelRow { return wantChannel(en.channel) })
 }
 
 func wantChannel(c alert.Channel) store.ChannelRow {

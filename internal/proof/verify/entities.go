@@ -60,7 +60,9 @@ func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Te
 		return err
 	}
 	for _, row := range rows {
-		c.tenantRow(row)
+		if err := c.tenantRow(row); err != nil {
+			return err
+		}
 	}
 	c.conclude()
 	return nil
@@ -245,12 +247,18 @@ func compareEntity[R any](c *entityCheck, columns columns[R], key entityKey, wan
 	}
 }
 
-func (c *entityCheck) tenantRow(got store.TenantRow) {
-	key := entityKey{id.Of[id.Tenant](got.ID), got.ID}
-	if en := c.meet("tenants", tenant.KindTenant, key); en != nil {
-		want := wantTenant(en.Entity, got.ID)
-		compareEntity(c, c.tables.tenants, key, &want, &got)
+// entityRow compares a row with the fold of its entity.
+func entityRow[R any](c *entityCheck, columns columns[R], kind tenant.Kind, owner, subject uuid.UUID, got R, want func(en *entity) R) error {
+	key := entityKey{id.Of[id.Tenant](owner), subject}
+	if en := c.meet(columns.table, kind, key); en != nil {
+		wanted := want(en)
+		compareEntity(c, columns, key, &wanted, &got)
 	}
+	return nil
+}
+
+func (c *entityCheck) tenantRow(got store.TenantRow) error {
+	return entityRow(c, c.tables.tenants, tenant.KindTenant, got.ID, got.ID, got, func(en *entity) store.TenantRow { return wantTenant(en.Entity, got.ID) })
 }
 
 func (c *entityCheck) workspaceRow(got store.WorkspaceRow) error {

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/subscription"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
@@ -11,12 +10,7 @@ import (
 const kindSubscription tenant.Kind = "subscription"
 
 func (c *entityCheck) subscriptionRow(got store.SubscriptionRow) error {
-	key := entityKey{id.Of[id.Tenant](got.TenantID), got.ID}
-	if en := c.meet("subscriptions", kindSubscription, key); en != nil {
-		want := wantSubscription(en.subscription)
-		compareEntity(c, c.tables.subscriptions, key, &want, &got)
-	}
-	return nil
+	return entityRow(c, c.tables.subscriptions, kindSubscription, got.TenantID, got.ID, got, func(en *entity) store.SubscriptionRow { return wantSubscription(en.subscription) })
 }
 
 func wantSubscription(s subscription.Subscription) store.SubscriptionRow {

@@ -752,44 +752,19 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 }
 
 const VerifyOrphans = `-- name: VerifyOrphans :many
-WITH orphan AS (
+WITH owned AS (
     SELECT 'run_events'::text AS source, x.tenant_id, x.run_id FROM servo.run_events x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'tasks', x.tenant_id, x.run_id FROM servo.tasks x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'edges', x.tenant_id, x.run_id FROM servo.edges x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'waiting', x.tenant_id, x.run_id FROM servo.waiting x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'ready_q', x.tenant_id, x.run_id FROM servo.ready_q x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'pool_q', x.tenant_id, x.run_id FROM servo.pool_q x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'leases', x.tenant_id, x.run_id FROM servo.leases x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
-    WHERE  ($1::bool OR x.tenant_id = $2::uuid)
-    AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
-    UNION ALL
-    SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
+    UNION ALL SELECT 'tasks', x.tenant_id, x.run_id FROM servo.tasks x
+    UNION ALL SELECT 'edges', x.tenant_id, x.run_id FROM servo.edges x
+    UNION ALL SELECT 'waiting', x.tenant_id, x.run_id FROM servo.waiting x
+    UNION ALL SELECT 'ready_q', x.tenant_id, x.run_id FROM servo.ready_q x
+    UNION ALL SELECT 'pool_q', x.tenant_id, x.run_id FROM servo.pool_q x
+    UNION ALL SELECT 'leases', x.tenant_id, x.run_id FROM servo.leases x
+    UNION ALL SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
+    UNION ALL SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
+    UNION ALL SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
+), orphan AS (
+    SELECT x.source, x.tenant_id, x.run_id FROM owned x
     WHERE  ($1::bool OR x.tenant_id = $2::uuid)
     AND    NOT EXISTS (SELECT FROM servo.runs r WHERE r.tenant_id = x.tenant_id AND r.id = x.run_id)
 )
