@@ -51,17 +51,13 @@ const mostReady = 20
 func (tx *Tx) BeginHandoff(ctx context.Context, q HandoffQuestion) (Handoff, error) {
 	shares := sharesOf(q.Tasks)
 	claims := column(q.Claims, func(c id.Claim) uuid.UUID { return c.UUID })
-	nths := make([]int32, len(q.Tasks))
-	for i := range nths {
-		nths[i] = int32(i)
-	}
 	found, err := readHandoff(ctx, tx.tx, db.HoldHandoffParams{Duty: q.Duty, Keys: column(q.Claims, claimLock)},
 		db.HandoffSharesParams{
 			TenantIds: column(shares, ShareKey.tenantID), Pools: column(shares, ShareKey.pool),
 			Alive: q.Alive.Seconds(), MostQueued: int32(q.MostQueued), MostReady: mostReady, //nolint:gosec // a queue length
 		},
 		db.HandoffTasksParams{
-			Nths: nths, TenantIds: column(q.Tasks, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
+			Nths: ordinals(len(q.Tasks)), TenantIds: column(q.Tasks, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
 			RunIds:  column(q.Tasks, func(t run.Task) uuid.UUID { return t.Run.UUID }),
 			TaskIds: column(q.Tasks, func(t run.Task) uuid.UUID { return t.ID.UUID }),
 			Assets:  column(q.Tasks, func(t run.Task) string { return t.Asset }),
