@@ -214,8 +214,8 @@ func (c Config) PoolTarget(s store.PoolRoom) int {
 	if s.PoolWorkers == 0 {
 		return min(c.QueueTarget, c.QueueWithoutWorkers)
 	}
-	free := max(0, s.PoolSlots-max(0, s.PoolInFlight-s.PoolQueued))
-	return min(c.QueueTarget, free+max(1, s.PoolSlots/queueAhead, s.PoolAhead))
+	free := max(0, s.PoolCapacity-max(0, s.PoolInFlight-s.PoolQueued))
+	return min(c.QueueTarget, free+max(1, s.PoolCapacity/queueAhead, s.PoolAhead))
 }
 
 func poolRoom(s store.PoolRoom, config Config, most int) int {

@@ -191,13 +191,13 @@ func TestAdmit(t *testing.T) {
 		t.Parallel()
 		config := engine.Config{QueueTarget: 5000, QueueWithoutWorkers: 100}
 		for want, pool := range map[int]store.PoolRoom{
-			100:  {},                                                  // no worker was seen
-			125:  {PoolWorkers: 1, PoolSlots: 100},                    // all of it is free
-			25:   {PoolWorkers: 1, PoolSlots: 100, PoolInFlight: 100}, // none of it
-			60:   {PoolWorkers: 1, PoolSlots: 100, PoolInFlight: 75, PoolQueued: 10, PoolAhead: 3},
-			90:   {PoolWorkers: 1, PoolSlots: 32, PoolInFlight: 32, PoolAhead: 90}, // short tasks
-			1:    {PoolWorkers: 1, PoolSlots: 1, PoolInFlight: 1},
-			5000: {PoolWorkers: 1, PoolSlots: 100_000},
+			100:  {},                                                     // no worker was seen
+			125:  {PoolWorkers: 1, PoolCapacity: 100},                    // all of it is free
+			25:   {PoolWorkers: 1, PoolCapacity: 100, PoolInFlight: 100}, // none of it
+			60:   {PoolWorkers: 1, PoolCapacity: 100, PoolInFlight: 75, PoolQueued: 10, PoolAhead: 3},
+			90:   {PoolWorkers: 1, PoolCapacity: 32, PoolInFlight: 32, PoolAhead: 90}, // short tasks
+			1:    {PoolWorkers: 1, PoolCapacity: 1, PoolInFlight: 1},
+			5000: {PoolWorkers: 1, PoolCapacity: 100_000},
 		} {
 			require.Equal(t, want, config.PoolTarget(pool), "%+v", pool)
 		}

@@ -181,7 +181,7 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 		}
 		q.block(BlockedByQueue, fmt.Sprintf("the queue of pool %s is full: %d tasks, which is what its workers take next", s.Pool, s.PoolQueued),
 			"wait until workers have taken some, or start more",
-			map[string]any{"pool": s.Pool, "limit": q.config.PoolTarget(s.PoolRoom), "current": s.PoolQueued, "workers": s.PoolWorkers, "slots": s.PoolSlots})
+			map[string]any{"pool": s.Pool, "limit": q.config.PoolTarget(s.PoolRoom), "current": s.PoolQueued, "workers": s.PoolWorkers, "slots": s.PoolCapacity})
 	}
 	if len(q.why.Blockers) == blocked { // the rest of the quota is for pools that come before
 		q.block(BlockedByTasks, fmt.Sprintf("%d of the tenant's tasks are queued or run, and other pools take what the quota max_concurrent_tasks of %d leaves",

@@ -42,7 +42,7 @@ type PoolRoom struct {
 	PoolInFlight    int
 	PoolQueued      int      // counted up to a limit
 	PoolWorkers     int      // live workers
-	PoolSlots       int      // their capacity in tasks
+	PoolCapacity    int      // their capacity in tasks
 	PoolSets        []string // digests of their capabilities; none without workers
 	PoolAhead       int      // how many tasks they currently start in the time of a few rounds
 }
@@ -86,7 +86,7 @@ func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued in
 		Rooms: column(rows, func(r db.ReadyPoolsRow) PoolRoom {
 			return PoolRoom{
 				PoolClock: r.Clock, PoolMaxInFlight: int(r.MaxConcurrency), PoolInFlight: int(r.InFlight),
-				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolSlots: int(r.Slots), PoolSets: r.Sets,
+				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolCapacity: int(r.Slots), PoolSets: r.Sets,
 			}
 		}),
 	}, err

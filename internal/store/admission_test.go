@@ -107,7 +107,7 @@ func TestShares(t *testing.T) {
 		w.engine(t, func(tx *Tx) {
 			require.Equal(t, []store.ReadyShare{{
 				ShareKey: key, Weight: 2.5, EvenAt: 5.5, Waits: true, MaxInFlight: 7, InFlight: 4, Admitted: 3,
-				PoolRoom: store.PoolRoom{PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolSlots: 10, PoolSets: []string{store.Everything}},
+				PoolRoom: store.PoolRoom{PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolCapacity: 10, PoolSets: []string{store.Everything}},
 			}}, waiting(t, tx, 100))
 			require.Equal(t, 1, waiting(t, tx, 1)[0].PoolQueued, "no further than asked")
 		})

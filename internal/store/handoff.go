@@ -72,7 +72,7 @@ func (tx *Tx) BeginHandoff(ctx context.Context, q HandoffQuestion) (Handoff, err
 			ShareKey: ShareKey{Tenant: id.Of[id.Tenant](r.TenantID), Pool: r.Pool},
 			PoolRoom: PoolRoom{
 				PoolClock: r.PoolClock, PoolMaxInFlight: int(r.PoolMaxConcurrency), PoolInFlight: int(r.PoolInFlight),
-				PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolSlots: int(r.PoolSlots), PoolSets: r.PoolSets,
+				PoolQueued: int(r.PoolQueued), PoolWorkers: int(r.PoolWorkers), PoolCapacity: int(r.PoolSlots), PoolSets: r.PoolSets,
 			},
 			Weight: r.FairnessWeight, EvenAt: r.EvenAt,
 			MaxInFlight: int(r.MaxConcurrentTasks), InFlight: int(r.TenantInFlight), Pauses: r.Pauses,
