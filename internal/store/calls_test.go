@@ -23,7 +23,7 @@ func (w *world) make(ctx context.Context, name string) error {
 	})
 }
 
-func TestClaim(t *testing.T) {
+func TestCallTx(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner := w.account(t, "acme").tenant
@@ -184,7 +184,7 @@ func TestClaim(t *testing.T) {
 		require.Zero(t, there("taken"))
 	})
 
-	t.Run("two uses at once are a mistake that is told", func(t *testing.T) { //nolint:paralleltest // connections are counted
+	t.Run("two concurrent uses are reported", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		claim := w.CallTx(callOf("busy"))
 		defer claim.Abandon(t.Context())
 		ctx := claim.With(t.Context())
@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 		require.ErrorContains(t, w.Tenant(ctx, owner.String(), func(ctx context.Context, _ *Tx) error {
 			_, err := w.GetTenant(ctx, owner)
 			return err
-		}), "twice at once")
+		}), "used concurrently")
 	})
 
 	t.Run("a read that breaks the transaction lets nothing be kept", func(t *testing.T) { //nolint:paralleltest // connections are counted

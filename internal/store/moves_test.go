@@ -192,9 +192,9 @@ func TestApply(t *testing.T) {
 		require.Equal(t, store.Poisoned, store.Diagnose(err))
 	})
 
-	t.Run("a read in the pipeline of writes is a mistake that is told", func(t *testing.T) {
+	t.Run("a read in the pipeline of writes is reported", func(t *testing.T) {
 		t.Parallel()
-		require.ErrorContains(t, store.ReadInPipeline(t.Context()), "a read was put into the pipeline")
+		require.ErrorContains(t, store.ReadInPipeline(t.Context()), "a read was sent to the pipeline")
 	})
 }
 

@@ -19,7 +19,7 @@ func TestPoolerIsNoticed(t *testing.T) {
 	through := pgbouncer.Start(t, servotest.DB(t).URL, 2)
 	_, err := store.Open(t.Context(), store.Options{URL: through})
 	require.True(t, fault.Is(err, fault.InvalidArgument), err)
-	require.ErrorContains(t, err, "pooler stands in front")
+	require.ErrorContains(t, err, "leads to a connection pooler")
 	told, err := store.Open(t.Context(), store.Options{URL: through, Pooler: true})
 	require.NoError(t, err)
 	defer told.Close()
