@@ -196,7 +196,7 @@ func (t *triggerCommand) requestDigest() (string, error) {
 
 // runLimit is how many seconds the run may take: the least of the limits of tenant, pipeline and config.
 func (d *triggerDraft) runLimit(pipeline asset.Pipeline) int32 {
-	limit := int32(d.quotas.MaxRunDuration / time.Second) //nolint:gosec // at most a year
+	limit := int32(d.quotas.MaxRunDuration / time.Second)                 //nolint:gosec // at most a year
 	if own := int32(pipeline.MaxExecution.Std() / time.Second); own > 0 { //nolint:gosec // at most a week
 		limit = min(limit, own)
 	}
