@@ -169,7 +169,7 @@ func (d *Daemon) startTokens() (err error) {
 	if len(d.config.OIDC.Issuers) == 0 {
 		return nil
 	}
-	if d.tokens, err = oidc.NewVerifier(d.config.OIDC, oidc.Config{Logger: d.config.Logger}); err != nil {
+	if d.tokens, err = oidc.NewVerifier(d.config.OIDC, oidc.Options{Logger: d.config.Logger}); err != nil {
 		return err
 	}
 	d.tokens.Start(d.config.Logger)

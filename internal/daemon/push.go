@@ -19,7 +19,7 @@ func (d *Daemon) startDispatch(ctx context.Context) {
 
 // callbacks answers push workers.
 func (d *Daemon) callbacks() *callbacks.Callbacks {
-	return callbacks.New(callbacks.Config{Server: d.api, Engine: d.engine, PublicURL: d.publicURL(), Logger: d.config.Logger})
+	return callbacks.New(callbacks.Options{Server: d.api, Engine: d.engine, PublicURL: d.publicURL(), Logger: d.config.Logger})
 }
 
 // publicURL is where workers reach this server: as it was configured, or as it listens.

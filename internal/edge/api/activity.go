@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// defaultActivityHours is how many hours are shown if nobody says how many.
+// defaultActivityHours is the number of hours of a request that sets none.
 const defaultActivityHours = 24
 
 // GetActivity implements servov1.StatusServiceServer.
@@ -43,7 +43,7 @@ func (s statusService) GetActivity(ctx context.Context, req *servov1.GetActivity
 	return answer, nil
 }
 
-// hourToProto is an hour, in which nothing may have happened.
+// hourToProto maps an hour, which may be without activity.
 func hourToProto(at time.Time, h store.Hour) *servov1.HourActivity {
 	out := &servov1.HourActivity{
 		Hour: timestamp(at), SucceededRuns: h.Succeeded, FailedRuns: h.Failed, TimedOutRuns: h.TimedOut, CancelledRuns: h.Cancelled,
@@ -55,7 +55,7 @@ func hourToProto(at time.Time, h store.Hour) *servov1.HourActivity {
 	return out
 }
 
-// inSeconds is a duration to the microsecond.
+// inSeconds returns a duration, rounded to the microsecond.
 func inSeconds(n float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(n * float64(time.Second)).Round(time.Microsecond))
 }

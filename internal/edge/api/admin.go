@@ -18,7 +18,7 @@ type adminService struct{ *Server }
 // Bounds of a verification through the API.
 const (
 	defaultSample  = 1000
-	maxDivergences = 100 // that the answer names
+	maxDivergences = 100 // in an answer
 )
 
 // VerifyProjections implements servov1.AdminServiceServer.
@@ -45,7 +45,7 @@ func (s adminService) RepairRun(ctx context.Context, req *servov1.RepairRunReque
 		return nil, err
 	}
 	report, err := verify.Repair(ctx, s.store, key.Tenant, key.Run)
-	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) { // somebody else's run is not there either
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) { // a run of another tenant must look like one that does not exist
 		if _, err := s.store.GetRun(ctx, key); err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (s adminService) reportToProto(ctx context.Context, r verify.Report) *servo
 		out := &servov1.Divergence{Table: d.Table, Message: fmt.Sprint(d)}
 		if d.Tenant.UUID != uuid.Nil {
 			out.Tenant = d.Tenant.String()
-			if name, err := s.tenants.Name(ctx, d.Tenant); err == nil { // what diverges may be the tenant itself
+			if name, err := s.tenants.Name(ctx, d.Tenant); err == nil { // the divergent row may be the tenant's
 				out.Tenant = name
 			}
 		}

@@ -13,13 +13,12 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// pushWorker is the name of everybody who reports through presigned URLs: the URL says which
-// attempt they hold, nothing says who they are.
+// pushWorker is the actor of all calls through presigned URLs. The URL identifies the attempt, not the
+// worker.
 const pushWorker = "push"
 
-// Callback applies what a push worker has sent to a presigned URL that was believed: the
-// same checks and the same calls as those of pull workers, with the lease that the URL
-// stands for. Read gives the message that was sent.
+// Callback applies a call of a push worker to a verified presigned URL: with the same checks and
+// handlers as calls of pull workers, and with the lease of the URL. read reads the sent message.
 func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
 	req, err := s.callbackRequest(ctx, c, read)
 	if err != nil {
@@ -50,7 +49,7 @@ func (s *Server) Callback(ctx context.Context, c push.Callback, read func(proto.
 	return message, err
 }
 
-// callbackRequest makes the request of the contract that a callback amounts to.
+// callbackRequest maps a callback to the request of a pull worker.
 func (s *Server) callbackRequest(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
 	lease := handle{TaskKey: taskOf(c), attempt: c.Attempt, token: c.Token}.encode()
 	report := func(item *servov1.ReportItem) proto.Message {
@@ -92,16 +91,15 @@ func taskOf(c push.Callback) store.TaskKey {
 	return store.TaskKey{Tenant: c.Tenant, Run: c.Run, Task: c.Task}
 }
 
-// leased gives an item the lease of the URL. One that names another is refused: it would be
-// ignored otherwise.
+// leased sets the lease of the URL in an item. It refuses an item that names another lease.
 func leased(item *servov1.ReportItem, lease string, err error) error {
 	if err == nil && item.GetLease() != "" && item.GetLease() != lease {
-		return fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("lease"), fault.Remedy("leave it out"))
+		return fault.New(fault.InvalidArgument, "differs from the lease of the URL", fault.Field("lease"), fault.Remedy("remove it"))
 	}
 	item.Lease = lease
 	if start := item.GetStart(); err == nil && start != nil && start.GetInstance() == "" {
-		return fault.New(fault.InvalidArgument, "is missing: an envelope may arrive twice, and one instance executes it", fault.Field("start.instance"),
-			fault.Remedy("send a name that each process of the worker makes once, such as a random UUID"))
+		return fault.New(fault.InvalidArgument, "is missing: an envelope may arrive twice, and only one instance may execute it", fault.Field("start.instance"),
+			fault.Remedy("send a name that is unique per process of the worker, such as a random UUID"))
 	}
 	return err
 }
@@ -110,7 +108,7 @@ func unknownAction(action push.Action) error {
 	return fault.New(fault.NotFound, "no callback "+string(action), fault.Field("action"), fault.Remedy("use a URL of the envelope"))
 }
 
-// reportOne applies one item, which answers as the call: a refusal is an error.
+// reportOne applies one item. A refusal is the error of the call.
 func (s *Server) reportOne(ctx context.Context, item *servov1.ReportItem) (*servov1.ReportAnswer, error) {
 	w := workerService{s}
 	b := newBatch(ctx, []*servov1.ReportItem{item})
@@ -120,7 +118,7 @@ func (s *Server) reportOne(ctx context.Context, item *servov1.ReportItem) (*serv
 	return b.answers[0], b.errs[0]
 }
 
-// upstreamRequest asks for one upstream by its run and id, or for a page of them all.
+// upstreamRequest requests one upstream task by its run and id, or a page of all of them.
 func (s *Server) upstreamRequest(ctx context.Context, c push.Callback, read func(proto.Message) error) (proto.Message, error) {
 	asked := &servov1.ListUpstreamTasksRequest{}
 	if err := read(asked); err != nil {
@@ -131,7 +129,7 @@ func (s *Server) upstreamRequest(ctx context.Context, c push.Callback, read func
 		return nil, s.Explain(ctx, push.CallbackPath+string(c.Action), err)
 	}
 	if asked.GetTenant() != "" && asked.GetTenant() != tenant {
-		return nil, fault.New(fault.InvalidArgument, "is another than that of the URL", fault.Field("tenant"), fault.Remedy("leave it out"))
+		return nil, fault.New(fault.InvalidArgument, "differs from the tenant of the URL", fault.Field("tenant"), fault.Remedy("remove it"))
 	}
 	if asked.GetTask() == "" && asked.GetRun() == "" {
 		asked.Tenant, asked.Run, asked.Task = tenant, c.Run.String(), c.Task.String()
@@ -143,7 +141,7 @@ func (s *Server) upstreamRequest(ctx context.Context, c push.Callback, read func
 	return &servov1.GetTaskRequest{Tenant: tenant, Run: asked.GetRun(), Task: asked.GetTask()}, nil
 }
 
-// upstreamOf reads one upstream of the task that a URL is for, and of no other.
+// upstreamOf returns an upstream task of the URL's task.
 func (s *Server) upstreamOf(ctx context.Context, c push.Callback, req *servov1.GetTaskRequest) (*servov1.UpstreamTask, error) {
 	run, err := id.Parse[id.Run]("run", req.GetRun())
 	if err != nil {

@@ -28,14 +28,12 @@ type configRequest interface {
 	GetWorkspace() string
 }
 
-// find reads the config that a request names: by its id, or by its name. A name may look like
-// an id.
+// find returns the config that a request names by id or by name. A name may look like an id.
 func (s configService) find(ctx context.Context, req configRequest) (store.ConfigView, error) {
 	return s.findBy(ctx, req, s.store.GetConfig)
 }
 
-// findAny likewise reads a config that may be deleted, if its id is given: the name may be
-// another's by now.
+// findAny also returns deleted configs, by id only: their names may be used again.
 func (s configService) findAny(ctx context.Context, req configRequest) (store.ConfigView, error) {
 	return s.findBy(ctx, req, s.store.GetAnyConfig)
 }
@@ -54,8 +52,8 @@ func (s configService) findBy(ctx context.Context, req configRequest, byID func(
 			return found, err
 		}
 	}
-	if config.ValidateName(req.GetConfig()) != nil { // nothing can have it
-		return store.ConfigView{}, fault.New(fault.NotFound, "no config of this name or id", fault.Field("config"), fault.Remedy("look at servo configs list"))
+	if config.ValidateName(req.GetConfig()) != nil { // no config can have this name
+		return store.ConfigView{}, fault.New(fault.NotFound, fmt.Sprintf("no config %.100q", req.GetConfig()), fault.Field("config"), fault.Remedy("list them with servo configs list"))
 	}
 	return s.store.GetConfigByName(ctx, tenant, orDefault(req.GetWorkspace()), req.GetConfig())
 }
@@ -85,7 +83,7 @@ func (s configService) save(ctx context.Context, tenant string, r engine.SaveCon
 	return configToProto(tenant, saved[0].After)
 }
 
-// saveInputs saves configs as a request has them, and names what is wrong by their place in it.
+// saveInputs saves the configs of a request. Errors name the config by its index.
 func (s *Server) saveInputs(ctx context.Context, r engine.SaveConfigs, inputs []*servov1.ConfigInput) ([]engine.SavedConfig, error) {
 	for i, c := range inputs {
 		spec, err := specOf(fmt.Sprintf("configs[%d].spec", i), c.GetSpec())
@@ -96,7 +94,7 @@ func (s *Server) saveInputs(ctx context.Context, r engine.SaveConfigs, inputs []
 	}
 	saved, err := s.engine.SaveConfigs(ctx, r)
 	if err != nil && len(r.Configs) == 1 && ofConfig(err) {
-		err = fault.Under("configs[0]", err) // where there are several, the engine says which
+		err = fault.Under("configs[0]", err) // with several configs the engine adds the index
 	}
 	return saved, inSpec(err)
 }
@@ -131,7 +129,7 @@ func (s configService) ApplyConfigs(ctx context.Context, req *servov1.ApplyConfi
 	return answer, nil
 }
 
-// appliedToProto says what became of a config; what is unchanged is not said again.
+// appliedToProto maps a saved config. Only changed configs have their definition.
 func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
 	out := &servov1.AppliedConfig{Name: saved.After.Name, Version: saved.After.Version, Action: servov1.AppliedConfig_UNCHANGED, Warnings: saved.After.Spec.Warnings()}
 	if !saved.Changed {
@@ -140,11 +138,11 @@ func appliedToProto(saved engine.SavedConfig) (*servov1.AppliedConfig, error) {
 	var err error
 	if out.Action = servov1.AppliedConfig_CREATED; saved.Before != nil {
 		out.Action = servov1.AppliedConfig_CHANGED
-		if out.Before, err = said(saved.Before.Config); err != nil {
+		if out.Before, err = definition(saved.Before.Config); err != nil {
 			return nil, err
 		}
 	}
-	out.After, err = said(saved.After.Config)
+	out.After, err = definition(saved.After.Config)
 	return out, err
 }
 
@@ -182,7 +180,7 @@ func (s configService) ListConfigs(ctx context.Context, req *servov1.ListConfigs
 	return &servov1.ListConfigsResponse{Configs: configs, NextPageToken: next}, err
 }
 
-// listConfigs reads a page and one more, of a tenant or, if it is the zero one, of all.
+// listConfigs reads a page and one more entry, of a tenant or, for the zero tenant, of all.
 func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *servov1.ListConfigsRequest, p page) ([]store.ConfigView, error) {
 	filter := store.ConfigFilter{Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Prefix: req.GetNamePrefix(), Failing: req.GetFailing(), Deleted: req.GetDeleted()}
 	if req.GetState() != servov1.Config_STATE_UNSPECIFIED {
@@ -223,7 +221,7 @@ func recentToProto(r store.RecentSlot) *servov1.RecentSlot {
 	return slot
 }
 
-// labelsOf reads labels that are written as name=value.
+// labelsOf parses labels of the form name=value.
 func labelsOf(pairs []string) (map[string]string, error) {
 	if len(pairs) == 0 {
 		return nil, nil
@@ -233,8 +231,8 @@ func labelsOf(pairs []string) (map[string]string, error) {
 		name, value, ok := strings.Cut(pair, "=")
 		_, twice := labels[name]
 		if !ok || name == "" || twice || strings.ContainsRune(pair, 0) {
-			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not name=value, or there twice", pair),
-				fault.Field(fmt.Sprintf("label[%d]", i)), fault.Remedy("write provider=AWS, for example"))
+			return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not name=value, or a duplicate", pair),
+				fault.Field(fmt.Sprintf("label[%d]", i)), fault.Remedy("use a label such as provider=AWS"))
 		}
 		labels[name] = value
 	}
@@ -250,7 +248,7 @@ func (s configService) GetConfig(ctx context.Context, req *servov1.GetConfigRequ
 	return configToProto(req.GetTenant(), found.ConfigState)
 }
 
-// change does something to the config that a request names.
+// change changes the config that a request names.
 func (s configService) change(ctx context.Context, req configRequest, version int32, reason string, do func(context.Context, engine.ChangeConfig) (store.ConfigState, error)) (*servov1.Config, error) {
 	found, err := s.find(ctx, req)
 	if err != nil {
@@ -319,7 +317,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 
 const defaultPreview = 10
 
-// lastSlot bounds what is listed: with the longest jitter it is still a time of the contract.
+// lastSlot bounds previews: with the longest jitter it is still a valid timestamp.
 var lastSlot = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
 
 // PreviewConfig implements servov1.ConfigServiceServer.
@@ -333,7 +331,7 @@ func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewCo
 		return nil, err
 	}
 	if after.IsZero() {
-		// What is decided is over. A config that does not fire has decided nothing for long.
+		// Decided slots are past. A config that does not fire has decided none for long.
 		if after, err = s.clock(ctx, found.Tenant); err != nil {
 			return nil, err
 		}
@@ -348,8 +346,7 @@ func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewCo
 	return preview(found, after, count)
 }
 
-// preview lists the slots after a time, with the one that somebody has moved in the place of
-// those before it.
+// preview lists the slots after a time. A rescheduled slot replaces the slots before it.
 func preview(c store.ConfigView, after time.Time, count int) (*servov1.PreviewConfigResponse, error) {
 	sched, err := c.Spec.Schedule()
 	if err != nil {

@@ -51,7 +51,7 @@ func (s configService) UpdateConfig(ctx context.Context, req *servov1.UpdateConf
 	}
 }
 
-// staleVersion says that a config was changed after it was read.
+// staleVersion reports whether a config was changed after it was read.
 func staleVersion(err error) bool {
 	f, ok := fault.As(err)
 	return ok && f.Violation.Code == fault.Conflict && f.Violation.Field == "version"
@@ -115,21 +115,21 @@ func (p *patch) add(path string, enabled *bool) error {
 	return nil
 }
 
-// unknownPath refuses a path of a mask, and says which part of it may be named.
+// unknownPath refuses an unknown path of a mask, and suggests a valid one.
 func unknownPath(path string, paths []string) error {
-	remedy := "name spec, enabled, or a field such as spec.priority or spec.retry.max_delay"
+	remedy := "use spec, enabled, or a field such as spec.priority or spec.retry.max_delay"
 	parts := strings.Split(path, ".")
 	if len(parts) > 2 && slices.Contains(paths, parts[0]+"."+parts[1]) {
-		remedy = "name spec." + parts[1] + ", which is replaced as a whole"
+		remedy = "use spec." + parts[1] + ", which is replaced as a whole"
 		if mergedByField(parts[1]) {
-			remedy = "name spec." + parts[1] + " or one of its fields"
+			remedy = "use spec." + parts[1] + " or one of its fields"
 		}
 	}
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("unknown field %.100q", path)+suggest.DidYouMean(path, append(paths, wholeSpec, "enabled")), fault.Remedy(remedy))
 }
 
-// mergedByField says which messages of a spec are changed field by field. The others, trigger,
-// parameters and labels, mean something only as a whole.
+// mergedByField reports whether a message of a spec is merged field by field. Trigger, parameters and
+// labels are replaced as a whole.
 func mergedByField(field string) bool {
 	return slices.Contains([]string{"alerts", "catchup", "depends_on", "retry"}, field)
 }
@@ -190,7 +190,7 @@ func (p patch) apply(current config.Spec) (config.Spec, error) {
 		copyField(merged.ProtoReflect(), p.from.ProtoReflect(), path)
 	}
 	if proto.Size(merged.GetRetry()) == 0 {
-		merged.Retry = nil // one without fields says the same as none
+		merged.Retry = nil // one without fields equals none
 	}
 	if merged.GetCatchup().GetPolicy() != string(config.CatchupAll) && !p.touches("catchup", "max_slots") && merged.GetCatchup() != nil {
 		merged.Catchup.MaxSlots = nil // it is a part of the policy all, which fills it in

@@ -17,8 +17,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// specReader reads a spec of the contract. What it makes sense of is for package config to
-// judge.
+// specReader maps a spec of the contract. Package config validates it.
 type specReader struct {
 	path  string // of the spec
 	found []fault.Violation
@@ -142,22 +141,22 @@ func inSpec(err error) error {
 	return &named
 }
 
-// ofConfig says that an error is about a config, not about the request around it.
+// ofConfig reports whether an error is about a config, not about the request.
 func ofConfig(err error) bool {
 	f, ok := fault.As(err)
 	return ok && !slices.Contains([]string{"", "workspace", "reason", "tenant", "configs"}, f.Violation.Field)
 }
 
-// said is what a config says, as JSON: its spec, and what people have done to it.
-func said(c config.Config) (*structpb.Struct, error) {
-	type words struct {
+// definition returns a config as JSON: its spec, and whether it is enabled, paused or rescheduled.
+func definition(c config.Config) (*structpb.Struct, error) {
+	type definition struct {
 		config.Spec
 
 		Enabled       bool       `json:"enabled"`
 		Paused        bool       `json:"paused,omitempty"`
 		RescheduledTo *time.Time `json:"rescheduled_to,omitempty"`
 	}
-	w := words{Spec: c.Spec, Enabled: c.Enabled, Paused: !c.PausedAt.IsZero()}
+	w := definition{Spec: c.Spec, Enabled: c.Enabled, Paused: !c.PausedAt.IsZero()}
 	if !c.MovedTo.IsZero() {
 		w.RescheduledTo = &c.MovedTo
 	}

@@ -20,7 +20,7 @@ import (
 // deploymentService implements servo.v1.DeploymentService.
 type deploymentService struct{ *Server }
 
-// warnOfWorkers adds which assets no live worker can run.
+// warnOfWorkers adds warnings about assets that no live worker can run.
 func (s deploymentService) warnOfWorkers(ctx context.Context, manifest *asset.Manifest, answer *servov1.DeployResponse) error {
 	warnings, err := s.engine.WorkerWarnings(ctx, manifest)
 	for _, w := range warnings {
@@ -94,10 +94,10 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 	return answer, err
 }
 
-// maxOrphaned bounds how many configs without their pipeline are named.
+// maxOrphaned bounds the orphaned configs in an answer.
 const maxOrphaned = 100
 
-// orphanedConfigs are active configs whose pipeline a manifest does not have.
+// orphanedConfigs returns active configs whose pipeline is not in a manifest.
 func (s deploymentService) orphanedConfigs(ctx context.Context, tenant id.Tenant, workspace string, manifest *asset.Manifest) (orphaned []*servov1.OrphanedConfig, err error) {
 	pipelines := make([]string, len(manifest.Pipelines))
 	for i, p := range manifest.Pipelines {
@@ -110,7 +110,7 @@ func (s deploymentService) orphanedConfigs(ctx context.Context, tenant id.Tenant
 	return orphaned, err
 }
 
-// manifestOf reads the manifest of a request. Its faults name fields of the manifest.
+// manifestOf parses the manifest of a request. Errors name fields of the manifest.
 func manifestOf(req *servov1.DeployRequest) (*asset.Manifest, error) {
 	text, err := jsonOfStruct("", req.GetManifest())
 	if err != nil {
@@ -137,11 +137,10 @@ func (s deploymentService) checkEndpoints(manifest *asset.Manifest) error {
 	return fault.FromViolations(found)
 }
 
-// maxSearched bounds how far back a dry run looks for the same manifest.
+// maxSearched bounds the deployments that a dry run compares.
 const maxSearched = 1000
 
-// dryRun is the deployment that a manifest would become: one that is there already, or one
-// without an id.
+// dryRun returns the deployment that a manifest would become: an existing one, or one without an id.
 func (s deploymentService) dryRun(ctx context.Context, tenant id.Tenant, workspace string, manifest *asset.Manifest, digest string) (*servov1.Deployment, error) {
 	canonical, err := manifest.Canonical()
 	if err != nil {
@@ -204,7 +203,7 @@ func deploymentToProto(d store.DeploymentView) (*servov1.Deployment, error) {
 	}, err
 }
 
-// changes lists what is not as it was: assets first, each kind by name.
+// changes returns the changed assets and pipelines, each by name.
 func changes(before, after *asset.Manifest) ([]*servov1.DeploymentChange, error) {
 	diff, err := asset.Diff(before, after)
 	if err != nil {
@@ -247,8 +246,8 @@ func changesOf(kind string, c asset.Changes) []*servov1.DeploymentChange {
 	return list
 }
 
-// changedFields names the fields in which two assets or pipelines differ, as a manifest
-// spells them.
+// changedFields returns the fields in which two assets or pipelines differ, by their names in a
+// manifest.
 func changedFields(before, after any) ([]string, error) {
 	was, err := fieldsOf(before)
 	if err != nil {

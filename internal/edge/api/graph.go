@@ -40,7 +40,7 @@ func (s runService) GetRunGraph(ctx context.Context, req *servov1.GetRunGraphReq
 	for _, e := range found.Edges {
 		from, to := nodes[e.From], nodes[e.To]
 		if from == nil || to == nil {
-			continue // of a task that was not read
+			continue // its task was not read
 		}
 		answer.Edges = append(answer.Edges, &servov1.GraphEdge{From: from.GetIndex(), To: to.GetIndex()})
 		groups.connect(from.GetAsset(), to.GetAsset())
@@ -57,7 +57,7 @@ func nodeToProto(n store.GraphNode) *servov1.GraphNode {
 	}
 }
 
-// groups adds up tasks by asset, in the order in which assets come.
+// groups counts tasks by asset, in the order of the assets.
 type groups struct {
 	all     []*servov1.GraphGroup
 	byAsset map[string]*servov1.GraphGroup
@@ -75,7 +75,7 @@ func (g *groups) add(asset, state string, tasks int32) {
 	found.States[state] += tasks
 }
 
-// connect says that tasks of one asset wait for those of another. Those of the same are a group.
+// connect adds a dependency between two assets.
 func (g *groups) connect(from, to string) {
 	if of := g.byAsset[to]; of != nil && from != to && !slices.Contains(of.GetUpstream(), from) {
 		of.Upstream = append(of.Upstream, from)

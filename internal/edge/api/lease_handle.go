@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// handle is a lease as workers carry it: opaque to them, and all that is needed to find it.
+// handle identifies a lease. Workers receive it as opaque text.
 type handle struct {
 	store.TaskKey
 
@@ -29,7 +29,7 @@ const (
 	handleBytes   = 1 + 3*16 + 4 + 8
 )
 
-// encode writes the handle as text.
+// encode returns the handle as text.
 func (h handle) encode() string {
 	raw := make([]byte, 0, handleBytes)
 	raw = append(raw, handleVersion)
@@ -41,8 +41,8 @@ func (h handle) encode() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// leaseOf reads the lease that a caller shows. To a worker of one tenant those of others are
-// none.
+// leaseOf parses the handle of a lease. For a worker of one tenant, leases of other tenants are
+// invalid.
 func leaseOf(ctx context.Context, text string) (handle, error) {
 	h, err := decodeHandle(text)
 	if of := workerTenant(ctx); err == nil && of != (id.Tenant{}) && of != h.Tenant {
@@ -51,8 +51,8 @@ func leaseOf(ctx context.Context, text string) (handle, error) {
 	return h, err
 }
 
-// poolsOf are the pools whose leases a caller may report; nil is all of them. They include pools
-// that its tenant no longer owns: what it claimed while it could it may also end.
+// poolsOf returns the pools whose leases a caller may report; nil permits all. They include pools that
+// its tenant no longer owns, because tasks that were claimed before must end.
 func poolsOf(ctx context.Context) []string {
 	if worker := intercept.Caller(ctx); worker.Role == access.Worker {
 		return append([]string{}, worker.Reports...)
@@ -60,7 +60,7 @@ func poolsOf(ctx context.Context) []string {
 	return nil
 }
 
-// workerTenant is the tenant of a caller that works for one tenant only; zero is for all.
+// workerTenant returns the tenant of a worker of one tenant; zero for a worker of all tenants.
 func workerTenant(ctx context.Context) id.Tenant {
 	if worker := intercept.Caller(ctx); worker.Role == access.Worker {
 		return worker.Tenant
@@ -68,12 +68,12 @@ func workerTenant(ctx context.Context) id.Tenant {
 	return id.Tenant{}
 }
 
-// strangers are the leases that a caller may not speak of: those of other pools than its own. A
-// lease that is over is left to who looks at leases anyway.
-func (s *Server) strangers(ctx context.Context, leases []handle) (map[int]bool, error) {
+// leasesOutsidePools returns the indexes of leases of pools that the caller's key is not for. The engine
+// refuses expired leases.
+func (s *Server) leasesOutsidePools(ctx context.Context, leases []handle) (map[int]bool, error) {
 	mine := poolsOf(ctx)
 	if mine == nil || len(leases) == 0 {
-		return nil, nil //nolint:nilnil // none is a good answer
+		return nil, nil //nolint:nilnil // no leases
 	}
 	keys := make([]store.PulseKey, len(leases))
 	for i, h := range leases {
@@ -92,12 +92,12 @@ func (s *Server) strangers(ctx context.Context, leases []handle) (map[int]bool, 
 	return found, nil
 }
 
-// otherPool refuses what is said of a lease of another pool.
+// otherPool is the error of a report about a lease of another pool.
 func otherPool() error {
-	return fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
+	return fault.New(fault.Forbidden, "the API key is not for the pool of this lease", fault.Field("lease"), fault.Remedy("use the key with which the task was claimed"))
 }
 
-// decodeHandle reads what encode wrote.
+// decodeHandle parses the text of encode.
 func decodeHandle(text string) (handle, error) {
 	var raw [handleBytes + 1]byte
 	if base64.RawURLEncoding.DecodedLen(len(text)) != handleBytes {
@@ -117,10 +117,10 @@ func decodeHandle(text string) (handle, error) {
 }
 
 func brokenHandle() error {
-	return fault.New(fault.InvalidArgument, "is not a lease", fault.Field("lease"), fault.Remedy("send the lease as the claim gave it"))
+	return fault.New(fault.InvalidArgument, "is not a lease", fault.Field("lease"), fault.Remedy("send the lease as the claim returned it"))
 }
 
-// handleFor reads the handle of a call about one attempt, which its path names too.
+// handleFor parses the handle of a call about one attempt, and compares it with the path.
 func handleFor(ctx context.Context, text, task string, attempt int32) (handle, error) {
 	h, err := leaseOf(ctx, text)
 	if err != nil {
@@ -132,10 +132,10 @@ func handleFor(ctx context.Context, text, task string, attempt int32) (handle, e
 		return handle{}, err
 	case h.Task != named:
 		return handle{}, fault.New(fault.InvalidArgument, "is the lease of another task", fault.Field("lease"),
-			fault.Remedy("name the task that the lease is for: "+h.Task.String()))
+			fault.Remedy("use the task of the lease: "+h.Task.String()))
 	case h.attempt != attempt:
 		return handle{}, fault.New(fault.InvalidArgument, "is the lease of another attempt", fault.Field("lease"),
-			fault.Remedy("send the attempt as the claim gave it"), fault.Value("attempt", h.attempt))
+			fault.Remedy("send the attempt as the claim returned it"), fault.Value("attempt", h.attempt))
 	}
 	return h, nil
 }

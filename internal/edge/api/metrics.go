@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// defaultMetricsDays is how many days are added up if nobody says which.
+	// defaultMetricsDays is the number of days of a request without a range.
 	defaultMetricsDays = 30
-	// maxMetricsDays bounds them.
+	// maxMetricsDays bounds the days of a request.
 	maxMetricsDays = 400
 	// maxMetricsLabels bounds the labels and the values of one in an answer.
 	maxMetricsLabels = 100
@@ -50,7 +50,7 @@ func (s metricsService) GetTenantMetrics(ctx context.Context, req *servov1.GetTe
 	return answer, nil
 }
 
-// metricsDays are the first day and the last.
+// metricsDays returns the first and the last day.
 func metricsDays(first, last string, now time.Time) (from, to time.Time, err error) {
 	if to, err = dayOf("to", last, now); err != nil {
 		return from, to, err
@@ -61,15 +61,15 @@ func metricsDays(first, last string, now time.Time) (from, to time.Time, err err
 	switch days := int(to.Sub(from)/(24*time.Hour)) + 1; {
 	case days < 1:
 		return from, to, fault.New(fault.InvalidArgument, "is "+from.Format(time.DateOnly)+", after "+to.Format(time.DateOnly), fault.Field("from"),
-			fault.Remedy("name a day that is not after the last one"))
+			fault.Remedy("use a day that is not after the last one"))
 	case days > maxMetricsDays:
-		return from, to, fault.New(fault.InvalidArgument, fmt.Sprintf("is %d days before the end, the limit is %d", days-1, maxMetricsDays-1), fault.Field("from"),
-			fault.Remedy("ask for fewer days at once"), fault.Value("limit", maxMetricsDays))
+		return from, to, fault.New(fault.InvalidArgument, fmt.Sprintf("is %d days before the last day; the limit is %d", days-1, maxMetricsDays-1), fault.Field("from"),
+			fault.Remedy("request fewer days"), fault.Value("limit", maxMetricsDays))
 	}
 	return from, to, nil
 }
 
-// dayOf reads a day or a time, and gives the day in UTC.
+// dayOf parses a day or a time, and returns the day in UTC.
 func dayOf(field, text string, otherwise time.Time) (time.Time, error) {
 	at := otherwise
 	if text != "" {
@@ -78,14 +78,14 @@ func dayOf(field, text string, otherwise time.Time) (time.Time, error) {
 			at, err = time.Parse(time.RFC3339, text)
 		}
 		if err != nil || at.UTC().Year() < 1970 || at.UTC().Year() > 9999 {
-			return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("is %.50q", text), fault.Field(field),
+			return time.Time{}, fault.New(fault.InvalidArgument, fmt.Sprintf("%.50q is not a day or a time", text), fault.Field(field),
 				fault.Remedy("send a day such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z"))
 		}
 	}
 	return at.UTC().Truncate(24 * time.Hour), nil
 }
 
-// metricsToProto adds up days and the values of a label.
+// metricsToProto sums up days, and groups them by the values of a label.
 func metricsToProto(days []store.DayTotals, groupBy string) *servov1.TenantMetrics {
 	var all store.Totals
 	byDay, byLabel := map[string]*store.Totals{}, map[string]*store.Totals{}
@@ -131,16 +131,16 @@ func metricsToProto(days []store.DayTotals, groupBy string) *servov1.TenantMetri
 	return answer
 }
 
-// totalLabels reads the labels of totals.
+// totalLabels parses the labels of totals.
 func totalLabels(text string) map[string]string {
 	var labels map[string]string
-	if text == "" || json.Unmarshal([]byte(text), &labels) != nil { // the engine has written it
+	if text == "" || json.Unmarshal([]byte(text), &labels) != nil { // the engine writes valid JSON
 		return nil
 	}
 	return labels
 }
 
-// firstOf are the first keys in their order, and whether there are more.
+// firstOf returns the first keys in order, and whether there are more.
 func firstOf[V any](all map[string]V) (keys []string, more bool) {
 	keys = slices.Sorted(maps.Keys(all))
 	if len(keys) > maxMetricsLabels {
@@ -149,7 +149,7 @@ func firstOf[V any](all map[string]V) (keys []string, more bool) {
 	return keys, false
 }
 
-// average is what one took, to the microsecond; nil if there was none.
+// average returns the average duration, rounded to the microsecond; nil without runs.
 func average(seconds float64, n int64) *durationpb.Duration {
 	if n == 0 {
 		return nil
@@ -157,7 +157,7 @@ func average(seconds float64, n int64) *durationpb.Duration {
 	return durationpb.New(time.Duration(seconds / float64(n) * float64(time.Second)).Round(time.Microsecond))
 }
 
-// compliance is the part of the runs that ended without a breach.
+// compliance returns the share of the runs that ended without a breach.
 func compliance(t store.Totals) float64 {
 	if t.Ended == 0 {
 		return 1

@@ -52,7 +52,7 @@ func believing(t testing.TB, i *issuer.Issuer) func(*api.Options) {
 		}
 	}
 	one.Rules = append(one.Rules, oidc.Rule{Claim: "groups", Value: "platform", Grant: access.Grant{Role: access.Platform}})
-	v, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{one}}, oidc.Config{})
+	v, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{one}}, oidc.Options{})
 	require.NoError(t, err)
 	t.Cleanup(v.Stop)
 	return func(c *api.Options) { c.Tokens = v }
@@ -290,7 +290,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 			require.NotContains(t, fmt.Sprint(line), "eyJ")
 		}
 		all := strings.Join(reasons, "\n")
-		for _, why := range []string{"is for", "expired", "nbf", "no key", "no issuer that is trusted", "too long"} {
+		for _, why := range []string{"is for", "expired", "nbf", "no key", "no trusted issuer", "too long"} {
 			require.Contains(t, all, why)
 		}
 	})

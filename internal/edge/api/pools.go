@@ -21,13 +21,13 @@ import (
 // poolService implements servo.v1.PoolService.
 type poolService struct{ *Server }
 
-// Breakers says how this server stands to the URLs of push pools.
+// Breakers has the circuit breakers of push pools on this server.
 type Breakers interface {
-	// Breaker is how it stands to one; not known is one that it has not called yet.
+	// Breaker returns the circuit breaker of a pool; false if its URL was not called yet.
 	Breaker(pool string) (b Breaker, known bool)
 }
 
-// Breaker is how this server stands to the URL of a push pool.
+// Breaker is the state of a circuit breaker.
 type Breaker struct {
 	State     push.BreakerState
 	RetryAt   time.Time
@@ -93,7 +93,7 @@ func secondsOf(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second) //nolint:gosec // the contract bounds it
 }
 
-// ownerOf is the tenant of that name; nobody if there is no name.
+// ownerOf returns the tenant of a name; zero without a name.
 func (s *Server) ownerOf(ctx context.Context, name string) (id.Tenant, error) {
 	if name == "" {
 		return id.Tenant{}, nil
@@ -105,7 +105,7 @@ func (s *Server) ownerOf(ctx context.Context, name string) (id.Tenant, error) {
 	return owner, err
 }
 
-// tenantsOf are the tenants of these names, in the order of their ids, each once.
+// tenantsOf returns the tenants of names, sorted by id and without duplicates.
 func (s *Server) tenantsOf(ctx context.Context, names []string) ([]id.Tenant, error) {
 	var found []id.Tenant
 	for i, name := range names {
@@ -161,8 +161,7 @@ func (s poolService) UpdatePool(ctx context.Context, req *servov1.UpdatePoolRequ
 	return s.read(ctx, changed.Name)
 }
 
-// checkPoolURL refuses a URL that calls would refuse. Whether the pool needs one is for the
-// engine to say.
+// checkPoolURL refuses a URL that must not be called. The engine decides whether the pool needs one.
 func (s poolService) checkPoolURL(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
@@ -180,8 +179,8 @@ func (s poolService) GetPool(ctx context.Context, req *servov1.GetPoolRequest) (
 	return s.read(ctx, req.GetPool())
 }
 
-// read is one pool with what is in it. One that nobody has configured is there if it has
-// tasks or workers.
+// read returns a pool with its queue. A pool without a configuration exists if it has tasks or
+// workers.
 func (s poolService) read(ctx context.Context, name string) (*servov1.Pool, error) {
 	pools, err := s.pools(ctx)
 	if err != nil {
@@ -190,8 +189,8 @@ func (s poolService) read(ctx context.Context, name string) (*servov1.Pool, erro
 	if found, ok := pools[name]; ok {
 		return found, nil
 	}
-	return nil, fault.New(fault.NotFound, "no pool of this name is configured, has tasks or has workers", fault.Field("pool"),
-		fault.Remedy("look at servo pools list"))
+	return nil, fault.New(fault.NotFound, fmt.Sprintf("no pool %.100q", name), fault.Field("pool"),
+		fault.Remedy("list them with servo pools list"))
 }
 
 // ListPools implements servov1.PoolServiceServer.
@@ -207,7 +206,7 @@ func (s poolService) ListPools(ctx context.Context, _ *servov1.ListPoolsRequest)
 	return answer, nil
 }
 
-// pools are all pools by name: those that are configured, and those that are in use.
+// pools returns all pools by name: those with a configuration, and those in use.
 func (s poolService) pools(ctx context.Context) (map[string]*servov1.Pool, error) {
 	configured, err := s.store.Pools(ctx)
 	if err != nil {

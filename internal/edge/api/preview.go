@@ -43,7 +43,7 @@ func (s configService) PreviewSchedule(ctx context.Context, req *servov1.Preview
 	if _, err := tried.Validate(); err != nil {
 		return nil, err
 	}
-	tried.Jitter = 0 // where in it a config fires depends on its id
+	tried.Jitter = 0 // the delay of a config depends on its id
 	count := int(req.GetCount())
 	if count == 0 {
 		count = defaultPreview
@@ -55,7 +55,7 @@ func (s configService) PreviewSchedule(ctx context.Context, req *servov1.Preview
 	return &servov1.PreviewScheduleResponse{Slots: slots.GetSlots(), Timezone: slots.GetTimezone(), Expression: tried.Trigger.Expression}, nil
 }
 
-// resolveTemplate writes into a trigger what the template says that it names.
+// resolveTemplate sets the expression of a trigger from its template.
 func (s configService) resolveTemplate(ctx context.Context, tenant id.Tenant, t *config.Trigger) error {
 	if t.Template == "" {
 		return nil

@@ -11,22 +11,22 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// progressOf is what a worker says of a lease.
+// progressOf maps the progress of a lease, and validates it.
 func progressOf(h handle, p *servov1.Progress) (engine.Progress, error) {
 	eta, err := timeOf("eta", p.GetEta())
 	if err != nil {
 		return engine.Progress{}, err
 	}
-	said := engine.Progress{Key: h.TaskKey, Token: h.token, Progress: store.Progress{
+	progress := engine.Progress{Key: h.TaskKey, Token: h.token, Progress: store.Progress{
 		Phase: p.GetPhase(), Stage: p.GetStage(), Fraction: p.GetFraction(),
 		RecordsExtracted: p.GetRecordsExtracted(), RecordsTransformed: p.GetRecordsTransformed(), RecordsLoaded: p.GetRecordsLoaded(),
 		Bytes: p.GetBytes(), ETA: eta,
 	}}
-	return said, engine.ValidateProgress(said)
+	return progress, engine.ValidateProgress(progress)
 }
 
-// applyProgress writes how far the attempts of a batch are. What makes no sense was refused
-// where it stands, so only the limit of one call or the database can be in the way of all.
+// applyProgress writes the progress of a batch. Invalid items were refused before, so that an error
+// concerns all of them.
 func (s workerService) applyProgress(ctx context.Context, b *batch) {
 	if len(b.progress.items) == 0 {
 		return
@@ -37,12 +37,12 @@ func (s workerService) applyProgress(ctx context.Context, b *batch) {
 		case err != nil:
 			b.errs[place] = err
 		case !pulses[i].Alive:
-			b.errs[place] = fault.New(fault.Stale, "the lease is not held any more", fault.Field("lease"), fault.Remedy("stop working on the task"))
+			b.errs[place] = fault.New(fault.Stale, "the lease has expired or was replaced", fault.Field("lease"), fault.Remedy("stop working on the task"))
 		}
 	}
 }
 
-// progressOfTask is how far a leased task is, nil if nobody knows anything about it.
+// progressOfTask returns the progress of a leased task; nil if it is unknown.
 func progressOfTask(t store.TaskView) *servov1.Progress {
 	eta, estimated := etaOf(t)
 	switch {
@@ -67,16 +67,14 @@ func progressToProto(p store.ProgressView) *servov1.Progress {
 	return out
 }
 
-// minFraction is the share from which on an estimate is more than a guess, and maxEstimate how
-// far into the future one is worth telling.
+// minFraction is the smallest completed share that permits an estimate. maxEstimate bounds estimates.
 const (
 	minFraction = 0.01
 	maxEstimate = 365 * 24 * time.Hour
 )
 
-// etaOf is when a running task will be done: as its worker says; else as it has gone on so far;
-// else as long after its start as its asset takes by experience. It may be past: then the task
-// takes longer than was thought.
+// etaOf returns when a running task will end: as its worker reports; else estimated from its progress;
+// else from the usual duration of its asset. It may be in the past if the task takes longer.
 func etaOf(t store.TaskView) (eta time.Time, estimated bool) {
 	if p := t.Progress; p != nil && !p.ETA.IsZero() {
 		return p.ETA, false
@@ -97,7 +95,7 @@ func etaOf(t store.TaskView) (eta time.Time, estimated bool) {
 	return time.Time{}, false
 }
 
-// addProgress puts what is kept of an attempt's progress beside it. Its last stage ends with it.
+// addProgress adds the stored progress to an attempt. The last stage ends with the attempt.
 func addProgress(out *servov1.Attempt, of run.Attempt, kept store.AttemptProgress) {
 	out.Progress = progressToProto(kept.ProgressView)
 	for _, stage := range kept.Kept {

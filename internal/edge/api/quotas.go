@@ -21,8 +21,8 @@ func (s tenantService) GetQuotas(ctx context.Context, req *servov1.GetQuotasRequ
 	return s.readQuotas(ctx, owner)
 }
 
-// changeTries is how often a change that names no version is tried anew because somebody else
-// has changed the tenant in between.
+// changeTries is how often a change without a version is retried after a concurrent change of the
+// tenant.
 const changeTries = 10
 
 // SetQuotas implements servov1.TenantServiceServer.
@@ -37,7 +37,7 @@ func (s tenantService) SetQuotas(ctx context.Context, req *servov1.SetQuotasRequ
 			return nil, err
 		}
 		wanted := changedQuotas(current, req.GetQuotas())
-		if wanted == current { // so also when a repeat finds what the first time has done
+		if wanted == current { // also if a repeat finds the change of the first call
 			return s.readQuotas(ctx, owner)
 		}
 		if req.GetVersion() != 0 {
@@ -81,7 +81,7 @@ func quotasToProto(q tenant.Quotas) *servov1.Quotas {
 	}
 }
 
-// changedQuotas are the quotas with what a request says. What it leaves out stays.
+// changedQuotas returns the quotas with the fields that a request sets.
 func changedQuotas(q tenant.Quotas, change *servov1.Quotas) tenant.Quotas {
 	set(&q.MaxConcurrentTasks, change.MaxConcurrentTasks)
 	set(&q.MaxQueuedTasks, change.MaxQueuedTasks)

@@ -19,7 +19,7 @@ import (
 // attempt that the completion ends.
 func (s workerService) Report(ctx context.Context, req *servov1.ReportRequest) (*servov1.ReportResponse, error) {
 	b := newBatch(ctx, req.GetItems())
-	if err := s.refuseStrangers(ctx, b); err != nil {
+	if err := s.refuseOtherPools(ctx, b); err != nil {
 		return nil, err
 	}
 	s.applyLogs(ctx, b)
@@ -32,8 +32,7 @@ func (s workerService) Report(ctx context.Context, req *servov1.ReportRequest) (
 	return &servov1.ReportResponse{Answers: b.answers}, nil
 }
 
-// batch is the items of one report, sorted by where they go. Each answer stands in the
-// place of its item.
+// batch has the items of one report by kind. Each answer has the index of its item.
 type batch struct {
 	answers []*servov1.ReportAnswer
 	errs    []error
@@ -43,7 +42,7 @@ type batch struct {
 	logs     lot[engine.LogChunk]
 }
 
-// lot is some items of a batch with their places in it.
+// lot has items of one kind with their indexes in the batch.
 type lot[T any] struct {
 	items  []T
 	places []int
@@ -70,9 +69,9 @@ func newBatch(ctx context.Context, items []*servov1.ReportItem) *batch {
 	return b
 }
 
-// refuseStrangers takes what is said of leases of other pools out of the logs and the progress.
-// Reports are held to their pools where they are decided.
-func (s workerService) refuseStrangers(ctx context.Context, b *batch) error {
+// refuseOtherPools refuses logs and progress of leases of other pools. The engine checks the pools of
+// reports.
+func (s workerService) refuseOtherPools(ctx context.Context, b *batch) error {
 	if poolsOf(ctx) == nil || len(b.logs.items)+len(b.progress.items) == 0 {
 		return nil
 	}
@@ -83,20 +82,20 @@ func (s workerService) refuseStrangers(ctx context.Context, b *batch) error {
 	for _, p := range b.progress.items {
 		handles = append(handles, handle{TaskKey: p.Key, token: p.Token})
 	}
-	strangers, err := s.strangers(ctx, handles)
-	if err != nil || len(strangers) == 0 {
+	outside, err := s.leasesOutsidePools(ctx, handles)
+	if err != nil || len(outside) == 0 {
 		return err
 	}
 	first := len(b.logs.items)
-	b.logs = b.logs.without(func(i int) bool { return strangers[i] }, b.errs)
-	b.progress = b.progress.without(func(i int) bool { return strangers[first+i] }, b.errs)
+	b.logs = b.logs.without(func(i int) bool { return outside[i] }, b.errs)
+	b.progress = b.progress.without(func(i int) bool { return outside[first+i] }, b.errs)
 	return nil
 }
 
-// without is a lot without some of its items, which are refused.
-func (l lot[T]) without(stranger func(i int) bool, errs []error) (kept lot[T]) {
+// without returns the lot without refused items.
+func (l lot[T]) without(refused func(i int) bool, errs []error) (kept lot[T]) {
 	for i, item := range l.items {
-		if stranger(i) {
+		if refused(i) {
 			errs[l.places[i]] = otherPool()
 			continue
 		}
@@ -105,7 +104,7 @@ func (l lot[T]) without(stranger func(i int) bool, errs []error) (kept lot[T]) {
 	return kept
 }
 
-// sort puts an item where it belongs.
+// sort adds an item to the lot of its kind.
 func (b *batch) sort(place int, item *servov1.ReportItem, report engine.Report, h handle) (err error) {
 	var action engine.Action
 	switch a := item.GetAction().(type) {
@@ -122,9 +121,9 @@ func (b *batch) sort(place int, item *servov1.ReportItem, report engine.Report, 
 	case *servov1.ReportItem_FanOut:
 		action = fanOutOf(a.FanOut.GetOrdinal(), a.FanOut.GetTasks(), a.FanOut.GetBarrier())
 	case *servov1.ReportItem_Progress:
-		said, err := progressOf(h, a.Progress)
+		progress, err := progressOf(h, a.Progress)
 		if err == nil {
-			b.progress.add(place, said)
+			b.progress.add(place, progress)
 		}
 		return err
 	case *servov1.ReportItem_Log:
@@ -191,8 +190,8 @@ func fill(out *servov1.ReportAnswer, a engine.Answer) {
 	}
 }
 
-// allUnavailable says that nothing of a batch was heard: then the call as a whole is to be
-// repeated.
+// allUnavailable returns an error if all items failed as unavailable. The caller then repeats the whole
+// call.
 func (b *batch) allUnavailable() error {
 	for _, err := range b.errs {
 		if !fault.Is(err, fault.Unavailable) {
@@ -202,9 +201,9 @@ func (b *batch) allUnavailable() error {
 	return b.errs[0]
 }
 
-// answerRefused says what is wrong with each item that was refused.
+// answerRefused sets the errors of refused items.
 func (s workerService) answerRefused(ctx context.Context, b *batch) {
-	var logged, explained error // what failed for many was one thing
+	var logged, explained error // an error of many items is logged once
 	for i, err := range b.errs {
 		if err == nil {
 			continue
@@ -219,7 +218,7 @@ func (s workerService) answerRefused(ctx context.Context, b *batch) {
 	}
 }
 
-// under puts the field of a fault below another.
+// under prefixes the field of a fault.
 func under(path string, err error) error {
 	f, ok := fault.As(err)
 	if !ok || f.Violation.Field == "" {

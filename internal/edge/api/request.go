@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/domain/tenant"
 )
 
-// orDefault is the workspace that is meant when none is said.
+// orDefault returns the workspace of a request, or the default one.
 func orDefault(workspace string) string {
 	if workspace == "" {
 		return tenant.DefaultWorkspace
@@ -18,7 +18,7 @@ func orDefault(workspace string) string {
 	return workspace
 }
 
-// timeOf reads a time that may be left out.
+// timeOf returns a time that may be unset.
 func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if t == nil {
 		return time.Time{}, nil

@@ -16,7 +16,7 @@ import (
 // runService implements servo.v1.RunService.
 type runService struct{ *Server }
 
-// runKey finds the run that a request names.
+// runKey returns the key of the run that a request names.
 func (s *Server) runKey(ctx context.Context, req interface {
 	GetTenant() string
 	GetRun() string
@@ -66,8 +66,8 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	return s.triggered(ctx, req.GetTenant(), tenant, triggered)
 }
 
-// checkTarget refuses a request that names neither a pipeline nor a selection: a run of all assets
-// has to be asked for.
+// checkTarget refuses a request without a pipeline and a selection: a run of all assets must be
+// explicit.
 func checkTarget(req interface {
 	GetPipeline() string
 	GetSelect() []string
@@ -76,11 +76,11 @@ func checkTarget(req interface {
 	if req.GetPipeline() != "" || len(req.GetSelect()) > 0 {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "neither a pipeline nor a selection is named", fault.Field("pipeline"),
-		fault.Remedy(`name a pipeline, or select assets; select ["*"] is all of them`))
+	return fault.New(fault.InvalidArgument, "no pipeline and no selection specified", fault.Field("pipeline"),
+		fault.Remedy(`set a pipeline, or select assets; ["*"] selects all`))
 }
 
-// triggered answers with the run as it is stored.
+// triggered returns the stored run.
 func (s runService) triggered(ctx context.Context, name string, tenant id.Tenant, t engine.Triggered) (*servov1.TriggerRunResponse, error) {
 	found, err := s.readRun(ctx, name, store.RunKey{Tenant: tenant, Run: t.Run})
 	return &servov1.TriggerRunResponse{Run: found, RepeatedRequest: t.Repeat, AlreadyRunning: t.AlreadyRunning}, err
@@ -262,7 +262,7 @@ func (s runService) RetryRun(ctx context.Context, req *servov1.RetryRunRequest) 
 		mode = engine.RetryAll
 	case servov1.RetryRunRequest_FROM:
 		mode = engine.RetryFrom
-	default: // FAILED, said or not
+	default: // FAILED is the default
 	}
 	triggered, err := s.engine.RetryRun(ctx, engine.RetryRun{
 		Tenant: key.Tenant, Run: key.Run, Mode: mode, From: req.GetFrom(), TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), IdempotencyKey: idempotency,

@@ -14,11 +14,12 @@ import (
 // schedulerService implements servo.v1.SchedulerService.
 type schedulerService struct{ *Server }
 
-// defaultTick is how long a tick may take that does not say.
+// defaultTick is the default of max_processing_time.
 const defaultTick = 600 * time.Second
 
-// Tick implements servov1.SchedulerServiceServer. It does what the loop of every server does:
-// takes in what runs have told their configs, makes the runs of events, then fires what is due.
+// Tick implements servov1.SchedulerServiceServer. Like the scheduler
+// loop it folds results of runs into their configs, creates the runs of external events, then fires due
+// slots.
 func (s schedulerService) Tick(ctx context.Context, req *servov1.TickRequest) (*servov1.TickResponse, error) {
 	began := time.Now()
 	batch := cmp.Or(int(req.GetBatchSize()), engine.DefaultFiring)
@@ -39,7 +40,7 @@ func (s schedulerService) Tick(ctx context.Context, req *servov1.TickRequest) (*
 		}
 		answer.ConfigsProcessed += int64(fired.Configs)
 		answer.RunsCreated += int64(fired.Runs + handled.Runs)
-		// A look that has made no run and met no bound has decided all that there is to decide.
+		// A round without a run and below its bounds has decided all due slots.
 		more = taken == batch || handled.More || fired.More || fired.Runs > 0
 	}
 	answer.ProcessingTime = durationpb.New(time.Since(began))

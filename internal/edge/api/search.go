@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// foundOfKind is how many of each kind an answer has.
+	// foundOfKind bounds the objects of each kind in an answer.
 	foundOfKind = 5
-	// searchedWorkspaces is in how many workspaces of a tenant pipelines and assets are looked for.
+	// searchedWorkspaces bounds the workspaces whose pipelines and assets are searched.
 	searchedWorkspaces = 20
 )
 
 // searchService implements servo.v1.SearchService.
 type searchService struct{ *Server }
 
-// readBy is the call by which something of a kind is read: who may not make it is not told that
-// there is such a thing.
+// readBy returns the call that reads objects of a kind. Search hides objects from callers that may not
+// make that call.
 func readBy(kind string) string {
 	switch kind {
 	case store.KindRun:
@@ -65,7 +65,7 @@ func readBy(kind string) string {
 	return ""
 }
 
-// What the API finds beside what the store does.
+// Kinds that the store does not search.
 const (
 	kindPipeline = "pipeline"
 	kindAsset    = "asset"
@@ -76,7 +76,7 @@ const (
 func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (*servov1.SearchResponse, error) {
 	text := strings.TrimSpace(req.GetQ())
 	if text == "" {
-		return nil, fault.New(fault.InvalidArgument, "is blank", fault.Field("q"), fault.Remedy("send an id, or a part of a name"))
+		return nil, fault.New(fault.InvalidArgument, "is empty", fault.Field("q"), fault.Remedy("send an id, or a part of a name"))
 	}
 	tenant, err := s.ownerOrAll(ctx, req.GetTenant())
 	if err != nil {
@@ -109,8 +109,7 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 	return answer, nil
 }
 
-// more reports whether names were left out that may have the text too: there are more configs than
-// are looked at, and not so many were found that others are left out anyway.
+// more reports whether configs that may match were not searched.
 func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store.Found, text string) (bool, error) {
 	configs := 0
 	for _, f := range found {
@@ -124,13 +123,13 @@ func (s searchService) more(ctx context.Context, tenant id.Tenant, found []store
 	return s.store.MoreConfigs(ctx, tenant)
 }
 
-// isID reports whether a text is an id, and cannot be meant as a name.
+// isID reports whether a text is an id.
 func isID(text string) bool {
 	_, err := uuid.Parse(text)
 	return err == nil && len(text) == len(uuid.Nil.String())
 }
 
-// mayFind reports whether the caller may read what was found, and has asked for it.
+// mayFind reports whether the caller may read an object, and whether it matches the request.
 func (s searchService) mayFind(ctx context.Context, req *servov1.SearchRequest, f *servov1.Found) bool {
 	if req.GetWorkspace() != "" && f.GetWorkspace() != req.GetWorkspace() {
 		return false
@@ -159,7 +158,7 @@ func (s searchService) foundToProto(ctx context.Context, f store.Found) (*servov
 	return out, err
 }
 
-// byName finds what has a text in its name: of one tenant, or of the installation.
+// byName finds objects with a text in their names: of one tenant, or of the installation.
 func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, text string) ([]store.Found, error) {
 	looks := []func() ([]store.Found, error){
 		func() ([]store.Found, error) { return s.store.FindConfigs(ctx, tenant, workspace, text, foundOfKind) },
@@ -185,7 +184,7 @@ func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, 
 	return found, nil
 }
 
-// has reports whether a text is in a name, whatever its case.
+// has reports whether a name contains a text, ignoring case.
 func has(name, text string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(text))
 }

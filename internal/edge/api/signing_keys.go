@@ -29,7 +29,7 @@ func (s signingKeyService) RotateSigningKeys(ctx context.Context, req *servov1.R
 	return s.made(ctx, made, err)
 }
 
-// orElse is a duration that may be left out; one of zero was said.
+// orElse returns a duration, or a default if it is not set. Zero is a set value.
 func orElse(d *durationpb.Duration, otherwise time.Duration) time.Duration {
 	if d == nil {
 		return otherwise
@@ -37,7 +37,7 @@ func orElse(d *durationpb.Duration, otherwise time.Duration) time.Duration {
 	return d.AsDuration()
 }
 
-// made answers with a new key and what the workers of each push pool need to know of it.
+// made returns a new key with the worker keys of each push pool.
 func (s signingKeyService) made(ctx context.Context, key push.Key, err error) (*servov1.CreateSigningKeyResponse, error) {
 	if err != nil {
 		return nil, err

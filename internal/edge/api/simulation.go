@@ -174,7 +174,7 @@ func (s simulationService) withStored(ctx context.Context, owner id.Tenant, conf
 	}
 }
 
-// simulatedName says the workspace where it is not the usual one. Neither may contain a slash.
+// simulatedName returns the name of a config, with its workspace unless that is the default.
 func simulatedName(c wouldBeConfig) string {
 	if c.WorkspaceName == tenant.DefaultWorkspace {
 		return c.Name
@@ -189,14 +189,13 @@ func pipelineOf(c wouldBeConfig) pipelineKey {
 	return pipelineKey{workspace: c.WorkspaceName, pipeline: c.Spec.Pipeline}
 }
 
-// pastRuns is what runs of a pipeline were like.
+// pastRuns has figures of a pipeline's past runs.
 type pastRuns struct {
 	takes time.Duration // on average
 	tasks int           // of the last one
 }
 
-// history looks at the last runs of the pipelines that configs have slots of. What was
-// cancelled does not tell how long a run takes.
+// history returns the durations of the last runs of the configs' pipelines. It ignores cancelled runs.
 func (s simulationService) history(ctx context.Context, owner id.Tenant, configs []wouldBeConfig, now time.Time) (map[pipelineKey]pastRuns, error) {
 	users := map[pipelineKey]int{}
 	for _, c := range configs {
@@ -221,7 +220,7 @@ func (s simulationService) history(ctx context.Context, owner id.Tenant, configs
 	return past, nil
 }
 
-// summary is the mean of runs, the newest first; there is none of runs that have not started.
+// summary returns the mean of started runs, the newest first; false without any.
 func summary(runs []store.RunView) (past pastRuns, ok bool) {
 	var sum time.Duration
 	n := 0
@@ -238,7 +237,7 @@ func summary(runs []store.RunView) (past pastRuns, ok bool) {
 	if n == 0 {
 		return pastRuns{}, false
 	}
-	// 0 would say that nothing is known.
+	// At least a millisecond, because 0 means unknown.
 	past.takes = min(max(sum/time.Duration(n), time.Millisecond), simulate.MaxDuration)
 	return past, true
 }

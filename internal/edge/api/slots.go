@@ -147,12 +147,12 @@ func auditEntry(c change) (*servov1.ConfigAudit, error) {
 	}
 	var err error
 	if c.before.Version > 0 {
-		if out.Before, err = said(c.before); err != nil {
+		if out.Before, err = definition(c.before); err != nil {
 			return nil, err
 		}
 	}
 	if c.after.DeletedAt.IsZero() {
-		out.After, err = said(c.after)
+		out.After, err = definition(c.after)
 	}
 	return out, err
 }

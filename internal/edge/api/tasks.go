@@ -13,7 +13,7 @@ import (
 // taskService implements servo.v1.TaskService.
 type taskService struct{ *Server }
 
-// taskKey finds the task that a request names.
+// taskKey returns the key of the task that a request names.
 func (s *Server) taskKey(ctx context.Context, req interface {
 	GetTenant() string
 	GetRun() string
@@ -92,7 +92,7 @@ func (s taskService) GetTask(ctx context.Context, req *servov1.GetTaskRequest) (
 			Number: a.Number, Worker: a.Worker, ClaimedAt: timestamp(a.ClaimedAt), StartedAt: timestamp(a.StartedAt), EndedAt: timestamp(a.EndedAt),
 			Ended: string(a.End), Failure: failure,
 		}
-		if kept, said := progress[a.Number]; said {
+		if kept, reported := progress[a.Number]; reported {
 			addProgress(attempt, a, kept)
 		}
 		out.Attempts = append(out.Attempts, attempt)

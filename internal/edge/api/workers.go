@@ -22,17 +22,16 @@ type workerService struct{ *Server }
 // Bounds of a claim.
 const (
 	maxWait = 60 * time.Second
-	// maxAnswerMargin is what is left of a caller's deadline to answer it in, or a quarter of
-	// it if that is less.
+	// maxAnswerMargin is the part of a caller's deadline that is reserved for the answer, at most a
+	// quarter of it.
 	maxAnswerMargin = time.Second
-	// maxUpstreamBytes bounds the results that come along with all leases of one claim. What
-	// goes beyond is left for the worker to ask for, so that the answer can be received.
+	// maxUpstreamBytes bounds the upstream results in the answer to a claim. The worker reads further
+	// results with GetTask.
 	maxUpstreamBytes = 2 << 20
 )
 
-// Claim implements servov1.WorkerServiceServer. When the server stops, a claim that waits
-// returns with nothing, and one that is being applied is refused: its repeat, by the same
-// id, finds what it got.
+// Claim implements servov1.WorkerServiceServer. When the server stops, a waiting claim returns no
+// leases, and a claim in progress is refused: its repeat with the same id returns its leases.
 func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*servov1.ClaimResponse, error) {
 	claim, err := id.Parse[id.Claim]("claim_id", req.GetClaimId())
 	if err != nil {
@@ -44,8 +43,8 @@ func (s workerService) Claim(ctx context.Context, req *servov1.ClaimRequest) (*s
 		wait = max(0, min(wait, left-min(left/4, maxAnswerMargin)))
 	}
 	if wait > 0 {
-		// The claim is acknowledged before it is parked: a worker that hears nothing sends it
-		// to another server, by the same id.
+		// The server acknowledges the claim before it waits. A worker without an acknowledgement sends
+		// the claim to another server, by the same id.
 		_ = grpc.SendHeader(ctx, nil) // a call over REST has no headers of its own yet
 	}
 	waiting, cancel := context.WithCancel(ctx)
@@ -142,15 +141,15 @@ func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.Upst
 	return results, nil
 }
 
-// progressPatience is how long a heartbeat waits until its progress is written. The leases are
-// renewed by then: who looks at them must not wait for what only people read.
+// progressPatience bounds the time in which a heartbeat writes progress. The leases are renewed before,
+// and must not wait for progress, which only people read.
 const progressPatience = time.Second
 
 // Heartbeat implements servov1.WorkerServiceServer.
 func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequest) (*servov1.HeartbeatResponse, error) {
 	beats := make([]engine.Heartbeat, len(req.GetLeases()))
 	handles := make([]handle, len(req.GetLeases()))
-	var said []engine.Progress
+	var reported []engine.Progress
 	for i, item := range req.GetLeases() {
 		h, err := leaseOf(ctx, item.GetLease())
 		if err != nil {
@@ -165,14 +164,14 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 		if err != nil {
 			return nil, under(fmt.Sprintf("leases[%d].progress", i), err)
 		}
-		said = append(said, progress)
+		reported = append(reported, progress)
 	}
-	strangers, err := s.strangers(ctx, handles)
+	outside, err := s.leasesOutsidePools(ctx, handles)
 	if err != nil {
 		return nil, err
 	}
 	for i := range handles {
-		if strangers[i] {
+		if outside[i] {
 			return nil, under(fmt.Sprintf("leases[%d]", i), otherPool())
 		}
 	}
@@ -183,11 +182,11 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 	if err != nil {
 		return nil, err
 	}
-	if len(said) > 0 {
+	if len(reported) > 0 {
 		patient, cancel := context.WithTimeout(ctx, progressPatience)
 		defer cancel()
-		if _, err := s.engine.Progress(patient, said); err != nil {
-			s.log.WarnContext(ctx, "the progress of a heartbeat is not written; the next one brings it again", "worker", req.GetWorkerId(), "error", err)
+		if _, err := s.engine.Progress(patient, reported); err != nil {
+			s.log.WarnContext(ctx, "cannot write the progress of a heartbeat; the next heartbeat repeats it", "worker", req.GetWorkerId(), "error", err)
 		}
 	}
 	if err := s.returnUnheld(ctx, req, beats); err != nil {
@@ -200,8 +199,8 @@ func (s workerService) Heartbeat(ctx context.Context, req *servov1.HeartbeatRequ
 	return answer, nil
 }
 
-// returnUnheld gives back leases that the worker was given by claims whose answer it has not heard. If
-// that fails now, the next heartbeat tries it again.
+// returnUnheld returns leases to the queue whose claim was answered but not received by the worker. If
+// that fails, the next heartbeat retries it.
 func (s workerService) returnUnheld(ctx context.Context, req *servov1.HeartbeatRequest, held []engine.Heartbeat) error {
 	if req.GetSettled() == nil {
 		return nil
@@ -220,9 +219,9 @@ func (s workerService) returnUnheld(ctx context.Context, req *servov1.HeartbeatR
 	case fault.Is(err, fault.InvalidArgument):
 		return err
 	case err != nil:
-		s.log.WarnContext(ctx, "leases that a worker has not heard of are not given back; the next heartbeat does it", "worker", req.GetWorkerId(), "error", err)
+		s.log.WarnContext(ctx, "cannot return leases that a worker did not receive; the next heartbeat retries it", "worker", req.GetWorkerId(), "error", err)
 	case returned > 0:
-		s.log.InfoContext(ctx, "gave back leases that a worker has not heard of", "worker", req.GetWorkerId(), "leases", returned)
+		s.log.InfoContext(ctx, "returned leases that a worker did not receive", "worker", req.GetWorkerId(), "leases", returned)
 	}
 	return nil
 }
@@ -259,7 +258,7 @@ func (s workerService) FailTask(ctx context.Context, req *servov1.FailTaskReques
 	return s.one(ctx, req, action, err)
 }
 
-// one reports about one attempt; bad is what is wrong with the action.
+// one applies a report about one attempt; bad is the error of its action.
 func (s workerService) one(ctx context.Context, req interface {
 	GetTask() string
 	GetAttempt() int32

@@ -1,7 +1,6 @@
-// Package callbacks answers the workers of push pools: they post to URLs that Servo has
-// signed for one attempt and one action. Whoever cannot show a good one gets one answer,
-// whatever is wrong with it; what a good one may say is decided where pull workers' calls
-// are. It keeps nothing.
+// Package callbacks serves the callbacks of push workers: they post to URLs that Servo has signed for
+// one attempt and one action. All invalid URLs get the same answer. Package api handles the calls of
+// valid ones like those of pull workers. The package has no state.
 package callbacks
 
 import (
@@ -24,8 +23,8 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// Config is what callbacks stand on.
-type Config struct {
+// Options configure callbacks.
+type Options struct {
 	Server *api.Server
 	Engine *engine.Engine
 	// PublicURL is where workers reach the servers, such as https://servo.example.com.
@@ -33,19 +32,19 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
-// Callbacks answers presigned URLs.
-type Callbacks struct{ config Config }
+// Callbacks serves presigned URLs.
+type Callbacks struct{ config Options }
 
-// New makes the handler of everything under push.CallbackPath.
-func New(config Config) *Callbacks {
+// New creates the handler of all paths under push.CallbackPath.
+func New(config Options) *Callbacks {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Callbacks{config: config}
 }
 
-// Before answers callbacks and leaves the rest to another handler. It stands before a mux,
-// which would answer a path with a double slash in its own words.
+// Before serves callbacks and passes other requests to another handler. It runs before a mux, which
+// would redirect paths with a double slash.
 func (c *Callbacks) Before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, push.CallbackPath) {
@@ -56,7 +55,7 @@ func (c *Callbacks) Before(next http.Handler) http.Handler {
 	})
 }
 
-// Pattern is what metrics call these requests.
+// Pattern is the name of these requests in metrics.
 const Pattern = "/v1/callbacks/{tenant}/{run}/{task}/{attempt}/{action}"
 
 // ServeHTTP answers a callback.
@@ -76,9 +75,9 @@ func (c *Callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest.WriteMessage(w, r, answer)
 }
 
-// refused is the one answer to everybody who is not believed.
+// refused is the error of all invalid URLs.
 func refused() error {
-	return fault.New(fault.Forbidden, "this URL does not permit this", fault.Remedy("use the URLs of the envelope, or those of the last heartbeat's answer"))
+	return fault.New(fault.Forbidden, "this URL is invalid, expired, or for another action", fault.Remedy("use the URLs of the envelope, or those of the answer to the last heartbeat"))
 }
 
 func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -108,7 +107,7 @@ func (c *Callbacks) answer(w http.ResponseWriter, r *http.Request) (any, error) 
 	if reply.Held && keys.Renew(p, now) {
 		key, err := keys.Signing(now)
 		if err != nil {
-			return reply, nil //nolint:nilerr // without a key the old URLs are all there is
+			return reply, nil //nolint:nilerr // without a key the old URLs stay
 		}
 		fresh, err := push.SignCallbacks(c.config.PublicURL, p.Callback, key, now.Add(push.CallbackLifetime))
 		if err != nil {

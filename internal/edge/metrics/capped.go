@@ -7,11 +7,10 @@ import (
 
 // capped has a value for each of at most limit keys, and one for all the others together.
 //
-// The first keys get values of their own at once. When there is no room, the largest of the
-// others may take the place of the smallest, at a scrape and nowhere else (see turn): so the
-// value of a key that loses its place has just been told, and nothing is lost. What a key has
-// added to the others stays with them: a value never goes down. A key that comes back begins
-// at zero, like after a restart, which Prometheus expects of a counter.
+// The first keys get their own values at once. When there is no room, the largest of the others may
+// replace the smallest, only at a scrape (see turn): so the value of a replaced key was just exported,
+// and nothing is lost. What a key has added to the others stays with them: a value never decreases. A
+// key that returns starts at zero, as after a restart, which Prometheus expects of a counter.
 //
 // It is not safe for use by several goroutines.
 type capped[K comparable, V any] struct {
@@ -77,7 +76,7 @@ func (c *capped[K, V]) turn() (lost []K) {
 	}
 	others := c.rest.take()
 	if len(c.own) < c.limit {
-		return nil // whoever lost a place would take the free one, and begin at zero at once
+		return nil // a replaced key would get the free place and start at zero at once
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.volume, b.volume) })
 	for i, largest := range others {
@@ -101,7 +100,7 @@ func (c *capped[K, V]) drop(forget func(K) bool) {
 	c.rest.drop(forget)
 }
 
-// minSketch is how many of the others are told apart at least.
+// minSketch is the smallest number of other keys that are distinguished.
 const minSketch = 64
 
 // sketch finds the keys that come most often, by Misra and Gries: each key that makes up
@@ -133,7 +132,7 @@ func (s *sketch[K]) add(key K) {
 	}
 }
 
-// take gives the keys, the most frequent first, and begins anew.
+// take returns the keys, the most frequent first, and resets the sketch.
 func (s *sketch[K]) take() []counted[K] {
 	keys := make([]counted[K], 0, len(s.counts))
 	for k, n := range s.counts {

@@ -10,13 +10,13 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// Other is the label of everybody who has none of their own.
+// Other is the label of all tenants and assets without their own.
 const Other = "_other"
 
 // scrapePatience bounds what a scrape may wait for the database.
 const scrapePatience = 3 * time.Second
 
-// Collector tells Prometheus what a recorder has counted, with names in place of ids.
+// Collector exports the counts of a recorder to Prometheus, with names in place of ids.
 type Collector struct {
 	recorder *Recorder
 	names    *names
@@ -40,7 +40,7 @@ func (d *descs) all() []*prometheus.Desc {
 	}
 }
 
-// NewCollector makes a collector; names are looked up once each, when they are first told.
+// NewCollector creates a collector. It looks up each name once, at its first export.
 func NewCollector(r *Recorder, lookup Lookup) *Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)

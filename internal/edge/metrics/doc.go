@@ -1,6 +1,5 @@
-// Package metrics counts what the engine does, for Prometheus: tasks, attempts, runs, locks,
-// refusals and rounds of admission as they are committed, and what waits and runs when it is
-// asked. Labels that tenants bring along are capped, so that 50,000 tenants are not 50,000
-// times the series. It decides nothing, and never touches the database but to be read by
-// whoever scrapes: counting happens in memory, between a commit and its answer.
+// Package metrics exports metrics for Prometheus: committed tasks, attempts, runs, locks, refusals and
+// rounds of admission, and at each scrape the waiting and running tasks. The number of labels per
+// tenant and asset is bounded, so that 50,000 tenants do not create 50,000 times the series. Counting
+// happens in memory, between a commit and its answer; only a scrape reads the database.
 package metrics

@@ -23,8 +23,8 @@ type Source interface {
 	Live(ctx context.Context, tenants int) (store.Live, error)
 }
 
-// LiveCollector tells Prometheus what waits and runs in the whole installation. Every server
-// tells the same, but for which duties it holds itself: take the max, not the sum.
+// LiveCollector exports the waiting and running tasks of the whole installation. All servers export the
+// same values, except for the duties that they hold: use max, not sum.
 type LiveCollector struct {
 	source  Source
 	server  string
@@ -67,7 +67,7 @@ func NewLiveCollector(source Source, server string, tenants int, log *slog.Logge
 		timeout:  desc("pipeline_lock_timeout_seconds", "How long that lock can be held until its run is timed out."),
 		alerts:   desc("servo_alerts_open", "Alerts that are open.", "kind"),
 		messages: desc("servo_alert_messages_waiting", "Messages about alerts that no receiver has accepted yet."),
-		feedAge:  desc("servo_feed_age_seconds", "How long the oldest event waits that a running transaction holds back from whoever follows the log."),
+		feedAge:  desc("servo_feed_age_seconds", "Age of the oldest event that a running transaction holds back from followers of the log."),
 		lag:      desc("servo_subscription_lag_seconds", "How long the next event of the active subscription waits that is farthest behind."),
 		failing:  desc("servo_subscriptions_failing", "Active subscriptions whose receiver did not accept the last call."),
 		okay:     desc("servo_live_up", "Whether what is live could be read from the database."),
@@ -81,8 +81,7 @@ func (c *LiveCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Without a database it says so, and nothing that
-// is not known.
+// Collect implements prometheus.Collector. Without the database it exports only that it is unavailable.
 func (c *LiveCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
@@ -107,7 +106,7 @@ func (c *LiveCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		rest = left
 	}
-	for _, state := range liveStates() { // the others are told even if there are none: absence is no zero
+	for _, state := range liveStates() { // exported even if zero: a missing series is not zero
 		gauge(c.depth, float64(rest[state]), Other, state.String())
 	}
 	for _, q := range live.Quotas {

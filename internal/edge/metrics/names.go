@@ -14,9 +14,8 @@ type Lookup interface {
 	ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]store.WorkspaceView, error)
 }
 
-// names are the names of those who have labels. Nobody is ever renamed, so what was found
-// holds. A name that cannot be found now is an id for now: a scrape does not fail because a
-// database is away.
+// names caches the names of tenants and workspaces, which are never renamed. A name that cannot be read
+// is replaced by the id for this scrape: a scrape does not fail because the database is unavailable.
 type names struct {
 	lookup Lookup
 

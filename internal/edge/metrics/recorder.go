@@ -10,17 +10,17 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// Caps of labels, if a server's configuration does not say.
+// Default caps of labels.
 const (
 	DefaultTenants = 100
 	DefaultAssets  = 1000
-	// maxCodes is how many codes of errors are told apart: workers may invent them.
+	// maxCodes bounds the distinguished error codes: workers may invent them.
 	maxCodes = 50
-	// maxQuotas is more than there are.
+	// maxQuotas is larger than the number of quotas.
 	maxQuotas = 20
 )
 
-// Recorder counts what the engine tells it. It implements engine.Observer.
+// Recorder counts what the engine reports. It implements engine.Observer.
 type Recorder struct {
 	mu      sync.Mutex
 	tenants *capped[id.Tenant, tenantSeries]
@@ -97,7 +97,7 @@ func (r *Recorder) moved(m *engine.TaskMove, at time.Time) {
 	series, own := r.tenants.of(m.Tenant)
 	switch m.From {
 	case run.Ready:
-		if m.To == run.Queued { // by a round of admission, or by the short way
+		if m.To == run.Queued { // by a round of admission, or by handoff
 			r.admitted++
 			series.ready.observe(&waiting, at.Sub(m.Since))
 		}
@@ -112,7 +112,7 @@ func (r *Recorder) moved(m *engine.TaskMove, at time.Time) {
 		if m.From == run.Running {
 			series.durations.observe(&working, at.Sub(m.StartedAt))
 		}
-	default: // nobody asks how long the others took
+	default: // other durations are not exported
 	}
 	if m.To == run.Running && !m.ReadyAt.IsZero() {
 		r.scheduling.observe(&waiting, at.Sub(m.ReadyAt))
@@ -205,8 +205,8 @@ type snapshot struct {
 	late, overran                                 uint64
 }
 
-// snapshot copies everything while nobody counts, and then lets tenants and assets that
-// have become large take their places.
+// snapshot copies all counts under the lock, and then gives labels to tenants and assets that have
+// become large.
 func (r *Recorder) snapshot() snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,16 +21,16 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// How issuers are asked.
+// Limits of requests to issuers.
 const (
-	fetchPatience = 5 * time.Second // for one answer
+	fetchPatience = 5 * time.Second // per request
 	maxAnswer     = 1 << 20
 	maxRedirects  = 3
 	maxKeys       = 200
 	minRSABits    = 2048
 )
 
-// newClient makes what asks an issuer.
+// newClient creates the HTTP client for an issuer.
 func newClient(i Issuer) (*http.Client, error) {
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -43,28 +43,28 @@ func newClient(i Issuer) (*http.Client, error) {
 		pem, err := os.ReadFile(i.CA)
 		pool := x509.NewCertPool()
 		if err != nil || !pool.AppendCertsFromPEM(pem) {
-			return nil, fault.New(fault.InvalidArgument, i.CA+" has no certificate that can be read", fault.Field("ca"),
-				fault.Remedy("name a PEM file with the authorities of "+i.URL), fault.Cause(err))
+			return nil, fault.New(fault.InvalidArgument, i.CA+" contains no readable certificate", fault.Field("ca"),
+				fault.Remedy("set the PEM file with the certificate authorities of "+i.URL), fault.Cause(err))
 		}
 		transport.TLSClientConfig.RootCAs = pool
 	}
-	return &http.Client{Timeout: fetchPatience, Transport: limited{transport, maxAnswer}, CheckRedirect: atHome}, nil
+	return &http.Client{Timeout: fetchPatience, Transport: limited{transport, maxAnswer}, CheckRedirect: sameHostRedirects}, nil
 }
 
-// atHome follows redirects on one host only: where keys come from is not for anybody to say who
-// can make an issuer redirect.
-func atHome(req *http.Request, via []*http.Request) error {
+// sameHostRedirects permits redirects within one host only: an open redirect of an issuer must not
+// decide where keys come from.
+func sameHostRedirects(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {
 	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
 		return fmt.Errorf("%s redirects to another host, %s", first.Host, req.URL.Host)
 	case len(via) > maxRedirects:
-		return fmt.Errorf("%s redirects again and again", first.Host)
+		return fmt.Errorf("%s redirects too often", first.Host)
 	}
 	return nil
 }
 
-// limited reads no more of an answer than it may have.
+// limited bounds the size of answers.
 type limited struct {
 	http.RoundTripper
 
@@ -99,13 +99,13 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// published is what an issuer says of itself.
+// published is the discovery document of an issuer with its keys.
 type published struct {
-	keys map[string][]jose.JSONWebKey // by their ids
+	keys map[string][]jose.JSONWebKey // by id
 	document
 }
 
-// document is what we read of a discovery document.
+// document has the used fields of a discovery document.
 type document struct {
 	Keys      string   `json:"jwks_uri"`
 	Authorize string   `json:"authorization_endpoint"`
@@ -114,7 +114,7 @@ type document struct {
 	NamesSelf bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// fetch asks an issuer for its keys, by its discovery document, which must be its own.
+// fetch requests the discovery document of an issuer and its keys.
 func fetch(ctx context.Context, client *http.Client, issuer string) (found published, err error) {
 	provider, err := gooidc.NewProvider(gooidc.ClientContext(ctx, client), issuer)
 	if err == nil {
@@ -128,7 +128,7 @@ func fetch(ctx context.Context, client *http.Client, issuer string) (found publi
 }
 
 func fetchKeys(ctx context.Context, client *http.Client, document document, issuer string) (map[string][]jose.JSONWebKey, error) {
-	// An issuer on this machine may have keys on this machine; all others have encrypted ones.
+	// Plain HTTP is permitted between an issuer and keys on this machine only.
 	if reason := refusedEndpoint(document.Keys, issuer); reason != "" {
 		return nil, fmt.Errorf("discovery: jwks_uri: %s", reason)
 	}
@@ -140,9 +140,9 @@ func fetchKeys(ctx context.Context, client *http.Client, document document, issu
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
+	defer func() { _ = answer.Body.Close() }() // the body was only read
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("keys: %s answers %s", document.Keys, answer.Status)
+		return nil, fmt.Errorf("keys: %s returned %s", document.Keys, answer.Status)
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -151,13 +151,13 @@ func fetchKeys(ctx context.Context, client *http.Client, document document, issu
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	if set.Keys == nil || len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("keys: %s answers with no list, or with %d keys", document.Keys, len(set.Keys))
+		return nil, fmt.Errorf("keys: %s returned no list, or %d keys", document.Keys, len(set.Keys))
 	}
 	return usable(set.Keys), nil
 }
 
-// Probe asks an issuer for its keys, and says how many can be used. If people log in with it, it
-// looks at what that needs, too.
+// Probe requests the keys of an issuer and returns how many are usable. For an issuer with logins it
+// also checks the endpoints and the secret.
 func Probe(ctx context.Context, issuer Issuer) (int, error) {
 	client, err := newClient(issuer)
 	if err != nil {
@@ -173,8 +173,7 @@ func Probe(ctx context.Context, issuer Issuer) (int, error) {
 	return len(found.keys), err
 }
 
-// usable are the keys that can be believed, by their ids: public ones, of asymmetric signatures.
-// Others are none of our business.
+// usable returns the public keys of asymmetric signatures by id, and drops all others.
 func usable(raw []json.RawMessage) map[string][]jose.JSONWebKey {
 	found := map[string][]jose.JSONWebKey{}
 	for _, text := range raw {
@@ -189,7 +188,7 @@ func usable(raw []json.RawMessage) map[string][]jose.JSONWebKey {
 			}
 		case *ecdsa.PublicKey, ed25519.PublicKey:
 		default:
-			continue // private and symmetric ones: they are public now, and prove nothing
+			continue // a published private or symmetric key proves nothing
 		}
 		found[key.KeyID] = append(found[key.KeyID], key)
 	}

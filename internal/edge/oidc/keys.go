@@ -18,43 +18,43 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// How keys are kept.
+// How long keys are trusted, and how often they are fetched.
 const (
-	refreshEach = 5 * time.Minute  // keys that went away are not believed for longer
-	demandEach  = 10 * time.Second // how often an unknown key makes us ask: whoever makes them up must not use us against the issuer
-	keysLast    = 24 * time.Hour   // without a word of the issuer
-	lookEach    = time.Second      // whether it is time to ask again
+	refreshEach = 5 * time.Minute  // a withdrawn key is trusted for at most this long
+	demandEach  = 10 * time.Second // minimum between fetches for unknown keys, so that forged tokens cannot flood the issuer
+	keysLast    = 24 * time.Hour   // how long keys are trusted while the issuer is unreachable
+	lookEach    = time.Second      // how often the loop checks for a due fetch
 	firstRetry  = time.Second
 	lastRetry   = time.Minute
 )
 
-// keyring is the keys of one issuer.
+// keyring has the keys of one issuer.
 type keyring struct {
 	issuer string
 	client *http.Client
 	log    *slog.Logger
 	now    func() time.Time
 
-	held atomic.Pointer[heldKeys] // nil until the issuer has answered
+	held atomic.Pointer[heldKeys] // nil until the first fetch succeeds
 
 	mu       sync.Mutex
-	running  chan struct{} // closed when the fetch that is under way has ended
-	demanded time.Time     // when a call has made us ask
-	next     time.Time     // when we ask by ourselves
+	running  chan struct{} // closed when the running fetch ends
+	demanded time.Time     // when a call last started a fetch
+	next     time.Time     // when the loop fetches next
 	backoff  time.Duration
 	trouble  bool // the last fetch has failed
 }
 
-// heldKeys is what an issuer has answered.
+// heldKeys are fetched keys.
 type heldKeys struct {
 	published
 
 	print      string
 	fetchedAt  time.Time
-	generation uint64 // grows when keys come or go
+	generation uint64 // increases when keys are added or removed
 }
 
-// current is what is held, unless the issuer has been silent for too long.
+// current returns the fetched keys; nil if the last successful fetch is too old.
 func (k *keyring) current() *heldKeys {
 	held := k.held.Load()
 	if held == nil || k.now().Sub(held.fetchedAt) > keysLast {
@@ -63,8 +63,8 @@ func (k *keyring) current() *heldKeys {
 	return held
 }
 
-// find gives the keys of an id. If there is none, the issuer is asked, not too often. None and
-// no error means that the issuer has no such key.
+// find returns the keys of an id. For an unknown id it fetches the keys, at most every demandEach. No
+// keys and no error means that the issuer has no such key.
 func (k *keyring) find(ctx context.Context, id string) ([]jose.JSONWebKey, *heldKeys, error) {
 	held := k.current()
 	if held != nil && len(held.keys[id]) > 0 {
@@ -80,20 +80,20 @@ func (k *keyring) find(ctx context.Context, id string) ([]jose.JSONWebKey, *held
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if held == nil || k.trouble { // the key may be a new one: nobody can say
-		return nil, nil, fault.New(fault.Unavailable, "the issuer of this token cannot be reached", fault.RetryAfter(demandEach), fault.Remedy("try again, or use an API key"))
+	if held == nil || k.trouble { // the key may be new
+		return nil, nil, fault.New(fault.Unavailable, "the issuer of this token is unreachable", fault.RetryAfter(demandEach), fault.Remedy("retry, or use an API key"))
 	}
 	return nil, held, nil
 }
 
-// demand asks the issuer because a call needs it, unless that was done a moment ago, and waits
-// for the answer.
+// demand fetches the keys for a call, unless another call did so within demandEach, and waits for the
+// result.
 func (k *keyring) demand(ctx context.Context) {
 	k.mu.Lock()
 	running := k.running
 	if running == nil && k.now().Sub(k.demanded) >= demandEach {
 		k.demanded = k.now()
-		running = k.begin(ctx)
+		running = k.startFetch(ctx)
 	}
 	k.mu.Unlock()
 	if running == nil {
@@ -105,22 +105,22 @@ func (k *keyring) demand(ctx context.Context) {
 	}
 }
 
-// tick asks the issuer if it is time to.
+// tick fetches the keys if that is due.
 func (k *keyring) tick(ctx context.Context) {
 	k.mu.Lock()
 	running := k.running
 	if running == nil && !k.now().Before(k.next) {
-		running = k.begin(ctx)
+		running = k.startFetch(ctx)
 	}
 	k.mu.Unlock()
 	if running != nil {
-		<-running // it has its own time
+		<-running // the fetch has its own deadline
 	}
 }
 
-// begin asks in the background: others may wait for the same answer for longer than whoever was
-// first. The lock is held.
-func (k *keyring) begin(ctx context.Context) chan struct{} {
+// startFetch fetches the keys in the background, because later callers may wait longer than the first.
+// The lock is held.
+func (k *keyring) startFetch(ctx context.Context) chan struct{} {
 	done := make(chan struct{})
 	k.running = done
 	go func() {
@@ -131,13 +131,13 @@ func (k *keyring) begin(ctx context.Context) chan struct{} {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.running = nil
-		k.took(found, err)
+		k.fetched(found, err)
 	}()
 	return done
 }
 
-// took keeps an answer, or goes on without. The lock is held.
-func (k *keyring) took(found published, err error) {
+// fetched stores the result of a fetch, or schedules a retry. The lock is held.
+func (k *keyring) fetched(found published, err error) {
 	now, before := k.now(), k.held.Load()
 	if err != nil {
 		k.trouble = true
@@ -147,7 +147,7 @@ func (k *keyring) took(found published, err error) {
 		if before != nil {
 			known = len(before.keys)
 		}
-		k.log.Warn("the keys of an issuer could not be fetched", "issuer", k.issuer, "error", err, "known", known, "again_in", k.backoff)
+		k.log.Warn("cannot fetch the keys of an issuer", "issuer", k.issuer, "error", err, "known", known, "again_in", k.backoff)
 		return
 	}
 	k.trouble, k.backoff, k.next = false, 0, now.Add(refreshEach)
@@ -160,27 +160,27 @@ func (k *keyring) took(found published, err error) {
 		made.generation = before.generation + 1
 	}
 	if before == nil || made.generation != before.generation {
-		k.log.Info("took the keys of an issuer", "issuer", k.issuer, "keys", len(found.keys))
+		k.log.Info("fetched new keys of an issuer", "issuer", k.issuer, "keys", len(found.keys))
 	}
 	k.held.Store(made)
 }
 
-// fingerprint tells sets of keys apart.
+// fingerprint returns a digest of a set of keys.
 func fingerprint(keys map[string][]jose.JSONWebKey) string {
 	sum := crypto.SHA256.New()
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
 		for _, key := range keys[id] {
 			raw, _ := key.MarshalJSON() // it was read from JSON
-			_, _ = sum.Write(raw)       // a hash takes everything
+			_, _ = sum.Write(raw)       // a hash never fails
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// refusedEndpoint says why a URL that an issuer names cannot be called; "" if it can.
+// refusedEndpoint returns why an endpoint of an issuer must not be called; empty if it may.
 func refusedEndpoint(text, issuer string) string {
 	if parsed, err := url.Parse(text); err == nil && parsed.RawQuery != "" {
-		parsed.RawQuery = "" // some have one
+		parsed.RawQuery = "" // endpoints may have a query
 		text = parsed.String()
 	}
 	if reason := refusedURL(text); reason != "" {

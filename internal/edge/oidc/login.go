@@ -20,31 +20,31 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Limits of logins under way.
+// Limits of logins.
 const (
 	maxTokens    = 128 << 10 // bytes of the answer to a code
 	maxCode      = 4 << 10
-	maxExchanges = 10 // at once with one issuer: whoever makes up codes must not use us against it
+	maxExchanges = 10 // concurrent, per issuer, so that forged codes cannot flood it
 	exchangeWait = 5 * time.Second
 )
 
 // Choice is an issuer that people can log in with.
 type Choice struct {
-	Name  string // by which Begin knows it
-	Label string // whom the button names
+	Name  string // parameter of Begin
+	Label string // of the button
 }
 
-// onlyIssuer is what the one issuer that has no name is called in addresses.
+// onlyIssuer is the name of a single unnamed issuer in URLs.
 const onlyIssuer = "issuer"
 
 func (i Issuer) slug() string {
 	if i.Name == "" {
-		return onlyIssuer // several have names, all of them
+		return onlyIssuer // each of several issuers has a name
 	}
 	return i.Name
 }
 
-// Choices are the issuers that people can log in with.
+// Choices returns the issuers that people can log in with.
 func (v *Verifier) Choices() (choices []Choice) {
 	if v == nil {
 		return nil
@@ -55,15 +55,15 @@ func (v *Verifier) Choices() (choices []Choice) {
 	return choices
 }
 
-// loginClient is what this server is to an issuer that people log in with.
+// loginClient is the OAuth client of this server at an issuer.
 type loginClient struct {
 	secret string
 	http   *http.Client
 	seats  chan struct{}
 }
 
-// newLoginClient asks as the client for keys does, but follows no redirect at all: what it sends
-// is a secret.
+// newLoginClient derives the client from the one for keys. It follows no redirects, because it sends a
+// secret.
 func newLoginClient(l *Login, keys *http.Client) (*loginClient, error) {
 	secret, err := l.secret()
 	if err != nil {
@@ -79,25 +79,25 @@ func newLoginClient(l *Login, keys *http.Client) (*loginClient, error) {
 	}}, nil
 }
 
-// Attempt is a login that was begun. It is to be kept, until the browser comes back, where
-// nobody but a server can read or change it.
+// Attempt is a login in progress. Until the browser comes back it is stored where only a server can
+// read or change it.
 type Attempt struct {
 	Issuer   string `json:"i"`
-	State    string `json:"s"` // shows that the answer is to this attempt
-	Nonce    string `json:"n"` // shows that the token is for this attempt
-	Verifier string `json:"v"` // shows that the code is asked for by who has begun
+	State    string `json:"s"` // proves that the answer is to this attempt
+	Nonce    string `json:"n"` // proves that the token is for this attempt
+	Verifier string `json:"v"` // proves that the code is exchanged by the server that began
 	Redirect string `json:"r"` // where the issuer sends the browser
 }
 
-// Begin is where to send a browser that logs in, and what to keep until it comes back.
+// Begin returns the URL for a browser that logs in, and the attempt to store until it comes back.
 func (v *Verifier) Begin(ctx context.Context, name, redirect string) (address string, a Attempt, err error) {
 	t := v.loginOf(func(t *trusted) bool { return t.slug() == name })
 	if t == nil {
-		return "", Attempt{}, fault.New(fault.NotFound, "nobody logs in here with what is called "+printable(name), fault.Remedy("choose one of the ways to log in on the login page"))
+		return "", Attempt{}, fault.New(fault.NotFound, "no login named "+printable(name), fault.Remedy("choose a login on the login page"))
 	}
 	config, _, err := t.oauth(ctx, redirect)
 	if err != nil {
-		v.log.WarnContext(ctx, "a login cannot begin", "issuer", t.URL, "error", err)
+		v.log.WarnContext(ctx, "cannot begin a login", "issuer", t.URL, "error", err)
 		return "", Attempt{}, err
 	}
 	a = Attempt{Issuer: t.URL, State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Redirect: redirect}
@@ -114,9 +114,8 @@ func (v *Verifier) loginOf(is func(t *trusted) bool) *trusted {
 	return nil
 }
 
-// Finish takes what an issuer has sent a browser back with, and gives the ID token of whoever
-// has logged in. Nothing of an answer is looked at, or shown, before it is known to be the
-// answer to this attempt.
+// Finish verifies the answer that an issuer sends through the browser, and returns the ID token. It
+// checks that the answer is to this attempt before it reads or shows anything else.
 func (v *Verifier) Finish(ctx context.Context, a Attempt, answer url.Values) (token string, err error) {
 	t := v.loginOf(func(t *trusted) bool { return t.URL == a.Issuer })
 	if t == nil || a.State == "" || subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(a.State)) != 1 {
@@ -124,16 +123,16 @@ func (v *Verifier) Finish(ctx context.Context, a Attempt, answer url.Values) (to
 	}
 	config, found, err := t.oauth(ctx, a.Redirect)
 	if err != nil {
-		v.log.WarnContext(ctx, "a login cannot end", "issuer", t.URL, "error", err)
+		v.log.WarnContext(ctx, "cannot finish a login", "issuer", t.URL, "error", err)
 		return "", err
 	}
-	// RFC 9207: with several issuers, one of them must not pass on what another has said.
+	// RFC 9207: with several issuers, one of them must not forward the answer of another.
 	if from := answer.Get("iss"); from != t.URL && (from != "" || found.NamesSelf) {
-		v.log.WarnContext(ctx, "the answer to a login is not of the issuer that was asked", "issuer", t.URL, "said", printable(from))
+		v.log.WarnContext(ctx, "a login was answered by another issuer", "issuer", t.URL, "answered_by", printable(from))
 		return "", NotBegun()
 	}
 	if code := answer.Get("error"); code != "" {
-		v.log.InfoContext(ctx, "an issuer has refused a login", "issuer", t.URL, "error", printable(code), "description", printable(answer.Get("error_description")))
+		v.log.InfoContext(ctx, "an issuer refused a login", "issuer", t.URL, "error", printable(code), "description", printable(answer.Get("error_description")))
 		return "", t.declined(code, answer.Get("error_description"))
 	}
 	if code := answer.Get("code"); code == "" || len(code) > maxCode {
@@ -141,30 +140,30 @@ func (v *Verifier) Finish(ctx context.Context, a Attempt, answer url.Values) (to
 	}
 	token, err = t.exchange(ctx, config, answer.Get("code"), a.Verifier)
 	if err != nil {
-		v.log.WarnContext(ctx, "a login could not be ended", "issuer", t.URL, "error", summary(err))
-		return "", t.undone(err)
+		v.log.WarnContext(ctx, "cannot finish a login", "issuer", t.URL, "error", summary(err))
+		return "", t.exchangeFailed(err)
 	}
 	_, reason, err := v.Verify(ctx, token)
 	if err != nil {
 		return "", err
 	}
 	if reason == "" {
-		reason = t.misfit(token, a.Nonce)
+		reason = t.notOfLogin(token, a.Nonce)
 	}
 	if reason != "" {
-		v.log.WarnContext(ctx, "the token of a login is not believed", "issuer", t.URL, "reason", reason)
-		return "", fault.New(fault.Forbidden, t.Login.Label+" has given a token that is not believed here", fault.Remedy("log in again; if that does not help, tell whoever runs this installation: the server's log says why"))
+		v.log.WarnContext(ctx, "the token of a login is refused", "issuer", t.URL, "reason", reason)
+		return "", fault.New(fault.Forbidden, t.Login.Label+" returned a token that this server does not accept", fault.Remedy("log in again; if the error persists, ask your operator to check the server's log"))
 	}
 	return token, nil
 }
 
-// NotBegun is the answer to whoever comes back from a login that nobody has begun, or that is
-// over. Browsers can be sent here by anybody, with anything.
+// NotBegun is the error of an answer without a pending login in the browser. Other sites can send a
+// browser here with any parameters.
 func NotBegun() error {
 	return fault.New(fault.Forbidden, "this is not the end of a login that was begun in this browser within the last minutes", fault.Remedy("log in again"))
 }
 
-// oauth is how to speak with the issuer, which may have to be asked first.
+// oauth returns the OAuth configuration of the issuer, whose discovery document may have to be fetched.
 func (t *trusted) oauth(ctx context.Context, redirect string) (*oauth2.Config, published, error) {
 	held := t.keys.current()
 	if held == nil {
@@ -172,12 +171,12 @@ func (t *trusted) oauth(ctx context.Context, redirect string) (*oauth2.Config, p
 		held = t.keys.current()
 	}
 	if held == nil {
-		return nil, published{}, fault.New(fault.Unavailable, t.Login.Label+" cannot be reached", fault.RetryAfter(demandEach), fault.Remedy("try again in a moment, or log in with an API key"))
+		return nil, published{}, fault.New(fault.Unavailable, t.Login.Label+" is unreachable", fault.RetryAfter(demandEach), fault.Remedy("retry in a moment, or log in with an API key"))
 	}
 	if err := held.canLogIn(t.URL); err != nil {
-		return nil, published{}, fault.New(fault.Unavailable, t.Login.Label+" cannot be used to log in", fault.Remedy("log in with an API key, and tell whoever runs this installation: the server's log says why"), fault.Cause(err))
+		return nil, published{}, fault.New(fault.Unavailable, t.Login.Label+" does not support logins", fault.Remedy("log in with an API key, and ask your operator to check the server's log"), fault.Cause(err))
 	}
-	style := oauth2.AuthStyleInHeader // what every issuer has that does not say otherwise
+	style := oauth2.AuthStyleInHeader // the default of the specification
 	if t.login.secret == "" || len(held.Methods) > 0 && !slices.Contains(held.Methods, "client_secret_basic") && slices.Contains(held.Methods, "client_secret_post") {
 		style = oauth2.AuthStyleInParams
 	}
@@ -187,7 +186,7 @@ func (t *trusted) oauth(ctx context.Context, redirect string) (*oauth2.Config, p
 	}, held.published, nil
 }
 
-// canLogIn says what is missing for logins in a discovery document.
+// canLogIn reports what a discovery document lacks for logins.
 func (p published) canLogIn(issuer string) error {
 	for _, e := range []struct{ name, url string }{{"authorization_endpoint", p.Authorize}, {"token_endpoint", p.Token}} {
 		if e.url == "" {
@@ -205,7 +204,7 @@ var (
 	errNoToken = errors.New("the answer has no ID token")
 )
 
-// exchange gives the ID token for a code.
+// exchange exchanges a code for the ID token.
 func (t *trusted) exchange(ctx context.Context, config *oauth2.Config, code, verifier string) (string, error) {
 	select {
 	case t.login.seats <- struct{}{}:
@@ -224,14 +223,14 @@ func (t *trusted) exchange(ctx context.Context, config *oauth2.Config, code, ver
 	return token, nil
 }
 
-// misfit says why a token that is believed is not the one of this login; "" if it is.
-func (t *trusted) misfit(token, nonce string) string {
+// notOfLogin returns why a valid token is not of this login; empty if it is.
+func (t *trusted) notOfLogin(token, nonce string) string {
 	var claims Claims
-	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1]) // it was believed: it has three parts
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1]) // a verified token has three parts
 	if err != nil || json.Unmarshal(raw, &claims) != nil {
-		return "the claims cannot be read"
+		return "cannot parse the token claims"
 	}
-	said, _ := claims["nonce"].(string)
+	got, _ := claims["nonce"].(string)
 	party, named := claims["azp"]
 	switch {
 	case claims["iss"] != t.URL:
@@ -240,53 +239,53 @@ func (t *trusted) misfit(token, nonce string) string {
 		return "the token is for another client"
 	case named && party != t.Login.ClientID:
 		return "the token was given to another client"
-	case nonce == "" || subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
-		return "the token is of another login: it has not our nonce"
+	case nonce == "" || subtle.ConstantTimeCompare([]byte(got), []byte(nonce)) != 1:
+		return "the token is of another login: its nonce differs"
 	}
 	return ""
 }
 
-// declined is what to say when an issuer lets somebody not in.
+// declined is the error of a login that the issuer refused.
 func (t *trusted) declined(code, description string) error {
-	remedy := "log in again; if that does not help, tell whoever runs this installation"
+	remedy := "log in again; if the error persists, ask your operator"
 	switch code {
 	case "access_denied", "login_required", "interaction_required", "consent_required", "account_selection_required":
-		remedy = "log in again and agree there; if you are not let in, ask whoever looks after your account with " + t.Login.Label
+		remedy = "log in again and give your consent; if that fails, ask the administrator of your account with " + t.Login.Label
 	case "server_error", "temporarily_unavailable":
-		remedy = "try again in a moment"
+		remedy = "retry in a moment"
 	case "invalid_request", "unauthorized_client", "unsupported_response_type", "invalid_scope":
-		remedy = "tell whoever runs this installation: the client id, the redirect URL or the scopes are not as " + t.Login.Label + " knows them"
+		remedy = "ask your operator to compare the client id, the redirect URL and the scopes with those of " + t.Login.Label
 	}
-	text := t.Login.Label + " says: " + printable(code)
+	text := t.Login.Label + " refused the login: " + printable(code)
 	if description != "" {
 		text += ": " + printable(description)
 	}
 	return fault.New(fault.Forbidden, text, fault.Remedy(remedy))
 }
 
-// undone is what to say when a code got no token.
-func (t *trusted) undone(err error) error {
+// exchangeFailed is the error of a code that could not be exchanged.
+func (t *trusted) exchangeFailed(err error) error {
 	refused, is := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
 	case errors.Is(err, errBusy):
-		return fault.New(fault.Unavailable, "too many people log in at once", fault.RetryAfter(exchangeWait), fault.Remedy("try again in a moment"), fault.Cause(err))
+		return fault.New(fault.Unavailable, "too many concurrent logins", fault.RetryAfter(exchangeWait), fault.Remedy("retry in a moment"), fault.Cause(err))
 	case is && refused.ErrorCode == "invalid_grant":
-		return fault.New(fault.Forbidden, "this login has ended already, or took too long", fault.Remedy("log in again"), fault.Cause(err))
+		return fault.New(fault.Forbidden, "this login has already ended or took too long", fault.Remedy("log in again"), fault.Cause(err))
 	case is && refused.ErrorCode != "":
-		return fault.New(fault.Unavailable, t.Login.Label+" says: "+printable(refused.ErrorCode), fault.Remedy("tell whoever runs this installation: the client id or its secret is not as "+t.Login.Label+" knows it"), fault.Cause(err))
+		return fault.New(fault.Unavailable, t.Login.Label+" refused the login: "+printable(refused.ErrorCode), fault.Remedy("ask your operator to compare the client id and its secret with those of "+t.Login.Label), fault.Cause(err))
 	}
-	return fault.New(fault.Unavailable, t.Login.Label+" does not answer as it should", fault.Remedy("log in again in a moment; if that does not help, tell whoever runs this installation: the server's log says more"), fault.Cause(err))
+	return fault.New(fault.Unavailable, t.Login.Label+" returned an unexpected answer", fault.Remedy("retry in a moment; if the error persists, ask your operator to check the server's log"), fault.Cause(err))
 }
 
-// summary is an error for the log: whole answers do not belong there.
+// summary shortens an error for the log, which must not contain whole answers.
 func summary(err error) string {
 	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is && refused.Response != nil {
-		return strings.TrimSpace(fmt.Sprintf("the token endpoint answers %s %s %s", refused.Response.Status, printable(refused.ErrorCode), printable(refused.ErrorDescription)))
+		return strings.TrimSpace(fmt.Sprintf("the token endpoint returned %s %s %s", refused.Response.Status, printable(refused.ErrorCode), printable(refused.ErrorDescription)))
 	}
 	return printable(err.Error())
 }
 
-// printable is somebody else's text as it may be shown and logged.
+// printable returns foreign text that is safe to show and log.
 func printable(text string) string {
 	const most = 200
 	text = strings.Map(func(r rune) rune {

@@ -52,7 +52,7 @@ func newDesk(t *testing.T, change func(one *oidc.Issuer), also ...*issuer.Issuer
 	}
 	settings.Issuers = append(settings.Issuers, one)
 	var err error
-	d.Verifier, err = oidc.NewVerifier(settings, oidc.Config{Logger: slog.New(slog.NewTextHandler(d.log, nil))})
+	d.Verifier, err = oidc.NewVerifier(settings, oidc.Options{Logger: slog.New(slog.NewTextHandler(d.log, nil))})
 	require.NoError(t, err)
 	t.Cleanup(d.Stop)
 	d.from.Register(issuer.Client{ID: issuer.Audience, Secret: secret, Redirect: redirect})
@@ -234,13 +234,13 @@ func TestLoginRefused(t *testing.T) {
 		claims map[string]any
 		reason string
 	}{
-		"another nonce":                      {map[string]any{"nonce": "another"}, "has not our nonce"},
-		"no nonce":                           {map[string]any{"nonce": nil}, "has not our nonce"},
+		"another nonce":                      {map[string]any{"nonce": "another"}, "its nonce differs"},
+		"no nonce":                           {map[string]any{"nonce": nil}, "its nonce differs"},
 		"somebody else's audience":           {map[string]any{"aud": "somebody-else"}, "the token is for"},
 		"an audience of ours, no client":     {map[string]any{"aud": "servo-api"}, "is for another client"},
 		"given to another client":            {map[string]any{"azp": "somebody-else"}, "was given to another client"},
 		"given to something that is no text": {map[string]any{"azp": 7}, "azp has a wrong type"},
-		"another issuer":                     {map[string]any{"iss": "https://evil.example"}, "no issuer that is trusted"},
+		"another issuer":                     {map[string]any{"iss": "https://evil.example"}, "no trusted issuer"},
 		"over":                               {map[string]any{"exp": 1}, "expired"},
 		"nobody's":                           {map[string]any{"sub": nil}, "which names people"},
 	} {
@@ -249,7 +249,7 @@ func TestLoginRefused(t *testing.T) {
 			d := newDesk(t, nil)
 			d.from.LogIn(c.claims)
 			address, a := d.begin()
-			d.refused(a, d.agree(address), fault.Forbidden, "not believed here")
+			d.refused(a, d.agree(address), fault.Forbidden, "does not accept")
 			require.Contains(t, d.log.String(), c.reason)
 		})
 	}
@@ -264,20 +264,20 @@ func TestLoginRefused(t *testing.T) {
 		believed(t, d.Verifier, token)
 		answer := d.agree(address)
 		d.from.Answer(answering(http.StatusOK, `{"access_token": "x", "id_token": "`+token+`"}`))
-		d.refused(a, answer, fault.Forbidden, "not believed here")
+		d.refused(a, answer, fault.Forbidden, "does not accept")
 		require.Contains(t, d.log.String(), "of another issuer")
 	})
 
 	t.Run("what the issuer says is shown as text, with what to do", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
-		for code, remedy := range map[string]string{"access_denied": "whoever looks after your account", "temporarily_unavailable": "in a moment", "invalid_scope": "the scopes", "odd": "log in again"} {
+		for code, remedy := range map[string]string{"access_denied": "the administrator of your account", "temporarily_unavailable": "in a moment", "invalid_scope": "the scopes", "odd": "log in again"} {
 			d.from.Decline(code, "because\r\nof\x1b[31m "+strings.Repeat("x", 1000))
 			address, a := d.begin()
 			_, err := d.Finish(t.Context(), a, d.agree(address))
 			f, ok := fault.As(err)
 			require.True(t, ok, "%v", err)
-			require.Contains(t, f.Message, "ACME says: "+code+": because")
+			require.Contains(t, f.Message, "ACME refused the login: "+code+": because")
 			require.NotRegexp(t, `[[:cntrl:]]`, f.Message)
 			require.Less(t, len(f.Message), 300)
 			require.Contains(t, f.Violation.Remedy, remedy)
@@ -294,20 +294,20 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 	}{
 		"an error":          {answering(http.StatusBadRequest, `{"error": "invalid_client", "error_description": "<b>no</b>"}`), "ACME says: invalid_client", "invalid_client <b>no</b>"},
 		"an error with 200": {answering(http.StatusOK, `{"error": "invalid_client"}`), "ACME says: invalid_client", "invalid_client"},
-		"a failure":         {answering(http.StatusInternalServerError, "<html>"+secret), "does not answer as it should", "500"},
-		"garbage":           {answering(http.StatusOK, "\x00\x01"), "does not answer as it should", "parse"},
-		"nothing":           {answering(http.StatusOK, ""), "does not answer as it should", "parse"},
-		"no ID token":       {answering(http.StatusOK, `{"access_token": "x", "token_type": "Bearer"}`), "does not answer as it should", "no ID token"},
-		"a number for it":   {answering(http.StatusOK, `{"access_token": "x", "id_token": 7}`), "does not answer as it should", "no ID token"},
-		"no end":            {answering(http.StatusOK, `{"access_token": "`+strings.Repeat("x", 1<<20)+`"}`), "does not answer as it should", "too large"},
+		"a failure":         {answering(http.StatusInternalServerError, "<html>"+secret), "returned an unexpected answer", "500"},
+		"garbage":           {answering(http.StatusOK, "\x00\x01"), "returned an unexpected answer", "parse"},
+		"nothing":           {answering(http.StatusOK, ""), "returned an unexpected answer", "parse"},
+		"no ID token":       {answering(http.StatusOK, `{"access_token": "x", "token_type": "Bearer"}`), "returned an unexpected answer", "no ID token"},
+		"a number for it":   {answering(http.StatusOK, `{"access_token": "x", "id_token": 7}`), "returned an unexpected answer", "no ID token"},
+		"no end":            {answering(http.StatusOK, `{"access_token": "`+strings.Repeat("x", 1<<20)+`"}`), "returned an unexpected answer", "too large"},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}, "does not answer as it should", "307"},
+		}, "returned an unexpected answer", "307"},
 		"silence": {func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // else nobody hears that the client has gone
 			<-r.Context().Done()
-		}, "does not answer as it should", "(Client.Timeout|deadline) exceeded"},
-		"no token at all": {answering(http.StatusOK, `{"access_token": "x", "id_token": "a.b.c"}`), "is not believed here", "no issuer that is trusted"},
+		}, "returned an unexpected answer", "(Client.Timeout|deadline) exceeded"},
+		"no token at all": {answering(http.StatusOK, `{"access_token": "x", "id_token": "a.b.c"}`), "does not accept", "no trusted issuer"},
 	} {
 		t.Run("it answers with "+name, func(t *testing.T) {
 			t.Parallel()

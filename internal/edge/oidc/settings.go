@@ -1,7 +1,7 @@
-// Package oidc knows people by the tokens of OpenID Connect issuers: which issuers are trusted,
-// whether a token is one of theirs, and what its claims are granted. What the settings say and
-// what rules make of claims is pure; a Verifier beside it fetches and keeps the issuers' keys.
-// It asks nobody but the issuers of the settings, and never decides what a role may do.
+// Package oidc identifies people by tokens of OpenID Connect issuers: which issuers are trusted,
+// whether a token is valid, and which roles its token claims grant. Settings and rules are pure; a
+// Verifier fetches and caches the keys of the issuers. It sends requests to the issuers of the
+// settings only, and does not decide what a role may do.
 package oidc
 
 import (
@@ -30,27 +30,27 @@ const (
 	maxText    = 500
 )
 
-// Settings are the issuers that are trusted.
+// Settings are the trusted issuers.
 type Settings struct {
 	Issuers []Issuer
 }
 
-// Issuer is somebody whose tokens are believed.
+// Issuer is a trusted issuer of tokens.
 type Issuer struct {
-	URL        string   // as its tokens and its discovery document write it, to the letter
+	URL        string   // exactly as in its tokens and its discovery document
 	Name       string   // part of the actors' names; "" if there is only one issuer
 	Audiences  []string // one of them must be in a token
-	Algorithms []string // of signatures, asymmetric ones alone
-	Subject    string   // the claim that names people
-	CA         string   // PEM file of the authorities to believe of it; "" is this machine's
+	Algorithms []string // of signatures; asymmetric ones only
+	Subject    string   // the token claim that names people
+	CA         string   // PEM file of its certificate authorities; empty: those of this machine
 	Rules      []Rule
-	Login      *Login // how people log in to the pages with it; nil is not at all
+	Login      *Login // for logins to the UI; nil without logins
 }
 
-// Rule grants something to everybody whose token has a claim with a value, or with a list that
-// has the value in it. Rules add up; their order says nothing.
+// Rule grants a role to people whose token has a claim with a value, or with a list that contains it.
+// Grants of several rules add up; their order does not matter.
 type Rule struct {
-	Claim string // a name, or the way to a nested one: /realm_access/roles
+	Claim string // a name, or the path of a nested claim: /realm_access/roles
 	Value string
 	Grant access.Grant
 }
@@ -65,10 +65,10 @@ const defaultSubject = "sub"
 
 var issuerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,49}$`)
 
-// Read reads the settings from a file, which flag has named.
+// Read reads the settings from the file of a flag.
 func Read(path, flag string) (Settings, error) {
 	refuse := func(message string, cause error) (Settings, error) {
-		return Settings{}, fault.New(fault.InvalidArgument, message, fault.Field(flag), fault.Remedy("name a YAML or JSON file with issuers that the server may read"), fault.Cause(cause))
+		return Settings{}, fault.New(fault.InvalidArgument, message, fault.Field(flag), fault.Remedy("use a readable YAML or JSON file with issuers"), fault.Cause(cause))
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -84,8 +84,7 @@ func Read(path, flag string) (Settings, error) {
 	return Parse(data, path)
 }
 
-// Parse reads settings. What is wrong with them is said with file, line and field, all of it at
-// once.
+// Parse parses settings. It reports all errors at once, with file, line and field.
 func Parse(data []byte, file string) (Settings, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
@@ -104,7 +103,7 @@ func Parse(data []byte, file string) (Settings, error) {
 	return s, nil
 }
 
-// reader reads nodes, and gathers what is wrong with them.
+// reader reads nodes and collects violations.
 type reader struct {
 	file       string
 	violations []fault.Violation
@@ -197,14 +196,14 @@ func (r *reader) settings(at *yaml.Node) (s Settings) {
 		one := r.issuer(node, field)
 		for _, other := range s.Issuers {
 			if one.URL != "" && one.URL == other.URL {
-				r.bad(node, field+".issuer", one.URL+" is there already", "put its audiences and grants together")
+				r.bad(node, field+".issuer", "duplicate issuer "+one.URL, "merge its audiences and grants")
 			}
 			if one.Name != "" && one.Name == other.Name {
-				r.bad(node, field+".name", one.Name+" is the name of another", "use another name: it tells people of different issuers apart")
+				r.bad(node, field+".name", "duplicate name "+one.Name, "use another name: it distinguishes people of different issuers")
 			}
 		}
 		if one.Name == "" && len(list) > 1 {
-			r.bad(node, field+".name", "is missing", "give each of several issuers a name: it tells their people apart in the audit")
+			r.bad(node, field+".name", "is missing", "give each of several issuers a name: it distinguishes their people in the audit")
 		}
 		s.Issuers = append(s.Issuers, one)
 	}
@@ -251,7 +250,7 @@ func (r *reader) issuer(at *yaml.Node, field string) Issuer {
 	}
 	rules := r.items(m["grants"], field+".grants", maxRules)
 	if len(rules) == 0 {
-		r.bad(at, field+".grants", "is missing", "say whom the tokens let in, such as {claim: groups, value: data-team, role: operator, tenant: acme}")
+		r.bad(at, field+".grants", "is missing", "add a grant, such as {claim: groups, value: data-team, role: operator, tenant: acme}")
 	}
 	for i, node := range rules {
 		one.Rules = append(one.Rules, r.rule(node, fmt.Sprintf("%s.grants[%d]", field, i)))
@@ -263,7 +262,7 @@ func (r *reader) rule(at *yaml.Node, field string) Rule {
 	m := r.fields(at, field, "claim", "value", "role", "tenant", "workspace")
 	rule := Rule{
 		Claim: r.needed(at, m["claim"], field+".claim", "name the claim, such as groups"),
-		Value: r.needed(at, m["value"], field+".value", "say what the claim must be, or have in it"),
+		Value: r.needed(at, m["value"], field+".value", "set the value that the token claim must have or contain"),
 	}
 	rule.Grant = access.Grant{
 		Role:   access.Role(r.needed(at, m["role"], field+".role", "use one of "+strings.Join(roles(), ", "))),
@@ -302,7 +301,7 @@ func roles() (names []string) {
 	return names
 }
 
-// refusedURL says why a URL cannot be that of an issuer, or of its keys; "" if it can.
+// refusedURL returns why a URL cannot be used for an issuer or its keys; empty if it can.
 func refusedURL(text string) string {
 	parsed, err := url.Parse(text)
 	switch {

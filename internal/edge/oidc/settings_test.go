@@ -188,7 +188,7 @@ func TestClientSecret(t *testing.T) {
 	}
 	try := func(l oidc.Login) error {
 		l.ClientID = "servo"
-		_, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{{URL: "https://login.example.com", Login: &l}}}, oidc.Config{})
+		_, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{{URL: "https://login.example.com", Login: &l}}}, oidc.Options{})
 		return err
 	}
 	for name, good := range map[string]oidc.Login{

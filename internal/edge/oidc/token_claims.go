@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/domain/access"
 )
 
-// Claims are what a token says.
+// Claims are the claims of a token.
 type Claims map[string]any
 
 const (
@@ -20,9 +20,9 @@ const (
 	verifiedClaim = "email_verified"
 )
 
-// at is a claim by its name, or by the way to it if that begins with a slash; nil if there is
-// none. An address that the issuer has not seen to belong to its owner is no claim: whoever may
-// write what he likes into his profile would be somebody else by it.
+// at returns a token claim by its name, or by its path if that begins with a slash; nil if it is not
+// set. An unverified email address counts as not set: people could write another person's address
+// into their profile.
 func (c Claims) at(name string) any {
 	way, nested := strings.CutPrefix(name, "/")
 	if !nested || !strings.Contains(way, "/") {
@@ -43,14 +43,15 @@ func (c Claims) at(name string) any {
 	return here
 }
 
-// verified says that the issuer does not deny it: many tokens lack the claim. A text is not true.
+// verified reports whether the email address is verified. Many tokens lack this claim, so that only an
+// explicit value other than true counts as unverified.
 func (c Claims) verified() bool {
-	said, present := c[verifiedClaim]
-	return !present || said == true
+	verified, present := c[verifiedClaim]
+	return !present || verified == true
 }
 
-// claimTypes are the types of the registered claims that decisions are made by. Libraries read
-// them leniently, each in its own way, so that two readers of a token may see different things.
+// claimTypes are the types of the registered token claims that decisions depend on. Libraries parse
+// them leniently and differently, so that two of them may read the same token differently.
 var claimTypes = map[string]func(any) bool{ //nolint:gochecknoglobals // a table
 	"iss": isText, "sub": isText, "azp": isText, emailClaim: isText, "aud": isTextOrTexts,
 	"exp": isNumber, "nbf": isNumber, "iat": isNumber, "auth_time": isNumber, verifiedClaim: isBool,
@@ -65,8 +66,8 @@ func isTextOrTexts(v any) bool {
 	return isText(v) || ok && !slices.ContainsFunc(list, func(e any) bool { return !isText(e) })
 }
 
-// checkTypes refuses claims of a wrong type, null included, and names that differ in case only:
-// some readers take one for the other.
+// checkTypes refuses claims of a wrong type, including null, and names that differ in case only:
+// some libraries confuse them.
 func (c Claims) checkTypes() error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -85,7 +86,7 @@ func (c Claims) checkTypes() error {
 	return nil
 }
 
-// has reports whether a claim is a value, or a list with the value in it.
+// has reports whether a claim is a value, or a list that contains it.
 func (c Claims) has(name, value string) bool {
 	is := func(claim any) bool {
 		text, ok := scalar(claim)
@@ -99,7 +100,7 @@ func (c Claims) has(name, value string) bool {
 	}
 }
 
-// scalar is a claim that is one value, as text.
+// scalar returns a claim with a single value as text.
 func scalar(claim any) (string, bool) {
 	switch v := claim.(type) {
 	case string:
@@ -115,7 +116,7 @@ func scalar(claim any) (string, bool) {
 	return "", false
 }
 
-// Person is whom the claims of a token speak of. It is none if nobody is named.
+// Person returns the subject of a token with its grants; false if the token names no subject.
 func (i Issuer) Person(claims Claims) (access.Person, bool) {
 	subject, ok := claims.at(i.Subject).(string)
 	if !ok || subject == "" {
@@ -133,8 +134,8 @@ func (i Issuer) Person(claims Claims) (access.Person, bool) {
 // maxActor bounds the name of an actor, in bytes.
 const maxActor = 200
 
-// actor names a subject for events and the audit. Subjects that cannot stand there as they are
-// get a digest, so that no two of them are the same actor, and none is another's.
+// actor returns the name of a subject for events and the audit. Subjects with unprintable characters
+// and long ones get a digest, so that different subjects are different actors.
 func (i Issuer) actor(subject string) string {
 	prefix := "oidc/"
 	if i.Name != "" {

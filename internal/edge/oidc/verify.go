@@ -27,22 +27,22 @@ import (
 // Limits of tokens.
 const (
 	maxToken = 16 << 10
-	leeway   = 30 * time.Second // by which an issuer's clock may be ahead of ours
-	maxKnown = 10_000           // tokens that are remembered; past it all are forgotten and looked at again
+	leeway   = 30 * time.Second // by which an issuer's clock may be ahead
+	maxKnown = 10_000           // cached tokens; beyond it the cache is cleared
 )
 
-// Config is what a verifier stands on.
-type Config struct {
+// Options configure a verifier.
+type Options struct {
 	Logger *slog.Logger
-	Now    func() time.Time // nil is the clock
+	Now    func() time.Time // nil is time.Now
 }
 
-// Verifier reports whether tokens are believed. It is safe for use by many at once.
+// Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	now     func() time.Time
 	log     *slog.Logger
 	issuers map[string]*trusted
-	logins  []*trusted // those that people log in with, in the order of the settings
+	logins  []*trusted // issuers with logins, in the order of the settings
 	loops   []*loop.Loop
 
 	mu    sync.RWMutex
@@ -54,18 +54,20 @@ type trusted struct {
 	Issuer
 
 	keys  *keyring
-	login *loginClient // nil if people do not log in with it
+	login *loginClient // nil without logins
 }
 
+// knownToken is a verified token.
 type knownToken struct {
 	access.Person
 
 	by         *trusted
-	generation uint64 // of the issuer's keys when it was looked at
+	generation uint64 // of the issuer's keys when it was verified
 }
 
-// NewVerifier makes a verifier. It asks no issuer until it is started, or has a token of it.
-func NewVerifier(settings Settings, config Config) (*Verifier, error) {
+// NewVerifier creates a verifier. It sends no request to an issuer until it is started or verifies a
+// token of it.
+func NewVerifier(settings Settings, config Options) (*Verifier, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -91,8 +93,7 @@ func NewVerifier(settings Settings, config Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Start fetches the keys of all issuers, and goes on doing so. An issuer that cannot be reached
-// is tried again and again.
+// Start fetches the keys of all issuers regularly. It retries unreachable issuers.
 func (v *Verifier) Start(log *slog.Logger) {
 	for _, issuer := range v.issuers {
 		v.loops = append(v.loops, loop.Start(loop.Config{Name: "oidc", Every: lookEach, Logger: log, RunOnce: func(ctx context.Context) (bool, error) {
@@ -102,7 +103,7 @@ func (v *Verifier) Start(log *slog.Logger) {
 	}
 }
 
-// Stop ends what Start began.
+// Stop ends the fetches that Start began.
 func (v *Verifier) Stop() {
 	if v == nil {
 		return
@@ -118,14 +119,14 @@ func (v *Verifier) Stop() {
 // IsToken reports whether a text has the shape of a token.
 func IsToken(text string) bool { return strings.Count(text, ".") == 2 }
 
-// Verify says who shows a token, or the reason why it is not believed, which is for the log. An
-// error says that nobody can know at the moment.
+// Verify returns the subject of a token, or the reason for the log why the token is refused. An error
+// means that it cannot decide now.
 func (v *Verifier) Verify(ctx context.Context, text string) (person access.Person, reason string, err error) {
 	if len(text) > maxToken {
 		return access.Person{}, "the token is too long", nil
 	}
-	if strings.ContainsFunc(text, notInToken) { // decoders skip line ends: there is one way to write each
-		return access.Person{}, "the token has characters that no token has", nil
+	if strings.ContainsFunc(text, notInToken) { // decoders skip line ends; each token has one valid text
+		return access.Person{}, "the token has invalid characters", nil
 	}
 	sum := sha256.Sum256([]byte(text))
 	v.mu.RLock()
@@ -138,9 +139,9 @@ func (v *Verifier) Verify(ctx context.Context, text string) (person access.Perso
 	}
 	issuer, found := v.issuers[issuerOf(text)]
 	if !found {
-		return access.Person{}, "the token is of no issuer that is trusted", nil
+		return access.Person{}, "the token is of no trusted issuer", nil
 	}
-	person, generation, err := issuer.look(ctx, text, v.now)
+	person, generation, err := issuer.verify(ctx, text, v.now)
 	if refused, is := errors.AsType[refusal](err); is {
 		return access.Person{}, string(refused), nil
 	}
@@ -160,7 +161,7 @@ func notInToken(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 }
 
-// issuerOf is who a token says it is of. Nobody has seen yet whether that is true.
+// issuerOf returns the issuer that a token names. The signature is not verified yet.
 func issuerOf(text string) string {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
@@ -179,26 +180,26 @@ func issuerOf(text string) string {
 	return claims.Issuer
 }
 
-// refusal is why a token is not believed.
+// refusal is the reason why a token is refused.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// look looks at a token of the issuer that has not been seen before.
-func (t *trusted) look(ctx context.Context, text string, now func() time.Time) (access.Person, uint64, error) {
+// verify verifies a token that is not cached.
+func (t *trusted) verify(ctx context.Context, text string, now func() time.Time) (access.Person, uint64, error) {
 	var allowed []jose.SignatureAlgorithm
 	for _, algorithm := range t.Algorithms {
 		allowed = append(allowed, jose.SignatureAlgorithm(algorithm))
 	}
 	signed, err := jose.ParseSignedCompact(text, allowed)
 	if err != nil {
-		return access.Person{}, 0, refuse("the token cannot be read: %v", err)
+		return access.Person{}, 0, refuse("cannot parse the token: %v", err)
 	}
 	header := signed.Signatures[0].Protected
-	if kind, _ := header.ExtraHeaders[jose.HeaderType].(string); !ours(kind) {
-		return access.Person{}, 0, refuse("the token is of the type %.50q", kind)
+	if kind, _ := header.ExtraHeaders[jose.HeaderType].(string); !identifies(kind) {
+		return access.Person{}, 0, refuse("the token has the type %.50q", kind)
 	}
 	if header.KeyID == "" {
 		return access.Person{}, 0, refuse("the token names no key")
@@ -219,20 +220,20 @@ func (t *trusted) look(ctx context.Context, text string, now func() time.Time) (
 	if err := id.Claims(&raw); err != nil {
 		return access.Person{}, 0, refuse("%v", err)
 	}
-	person, err := t.judge(id, raw, now())
+	person, err := t.checkClaims(id, raw, now())
 	return person, held.generation, err
 }
 
-// judge looks at what a token says, once it is known that the issuer says so.
-func (t *trusted) judge(id *gooidc.IDToken, raw json.RawMessage, now time.Time) (access.Person, error) {
+// checkClaims checks the claims of a token with a valid signature.
+func (t *trusted) checkClaims(id *gooidc.IDToken, raw json.RawMessage, now time.Time) (access.Person, error) {
 	var claims Claims
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	if err := decoder.Decode(&claims); err != nil {
-		return access.Person{}, refuse("the claims cannot be read: %v", err)
+		return access.Person{}, refuse("cannot parse the token claims: %v", err)
 	}
-	if err := canon.Check(raw); err != nil { // a claim that is set twice, above all
-		return access.Person{}, refuse("the claims cannot be read: %v", err)
+	if err := canon.Check(raw); err != nil { // above all a claim that is set twice
+		return access.Person{}, refuse("cannot parse the token claims: %v", err)
 	}
 	if err := claims.checkTypes(); err != nil {
 		return access.Person{}, err
@@ -260,13 +261,13 @@ func (t *trusted) judge(id *gooidc.IDToken, raw json.RawMessage, now time.Time) 
 	}
 	person, named := t.Person(claims)
 	if !named {
-		return access.Person{}, refuse("the claim %q, which names people, is missing, no text, or not verified", t.Subject)
+		return access.Person{}, refuse("the token claim %q, which names people, is missing, not a text, or not verified", t.Subject)
 	}
 	person.ExpiresAt = id.Expiry
 	return person, nil
 }
 
-// instant is a claim that is a time; zero if it is not there.
+// instant returns a token claim that is a time; zero if it is not set.
 func (c Claims) instant(name string) (time.Time, error) {
 	if c[name] == nil {
 		return time.Time{}, nil
@@ -274,13 +275,13 @@ func (c Claims) instant(name string) (time.Time, error) {
 	number, _ := c[name].(json.Number)
 	seconds, err := number.Float64()
 	if err != nil || math.Abs(seconds) > 1e11 {
-		return time.Time{}, refuse("the claim %s is no time", name)
+		return time.Time{}, refuse("the token claim %s is not a time", name)
 	}
 	return time.Unix(int64(seconds), 0), nil
 }
 
-// ours reports whether tokens of a type are about who calls. Issuers sign other things, too.
-func ours(kind string) bool {
+// identifies reports whether tokens of a type identify a caller. Issuers also sign other tokens.
+func identifies(kind string) bool {
 	switch strings.ToLower(strings.TrimPrefix(strings.ToLower(kind), "application/")) {
 	case "", "jwt", "at+jwt":
 		return true
@@ -288,14 +289,14 @@ func ours(kind string) bool {
 	return false
 }
 
-// keySet is the keys of one id, for go-oidc.
+// keySet has the keys of one id, for go-oidc.
 type keySet struct {
 	keys    []jose.JSONWebKey
 	allowed []jose.SignatureAlgorithm
 }
 
-// VerifySignature implements gooidc.KeySet. A key is only held against signatures of its own
-// algorithm, if it names one, and of its own kind in any case.
+// VerifySignature implements gooidc.KeySet. A key that names an algorithm verifies signatures of that
+// algorithm only.
 func (s keySet) VerifySignature(_ context.Context, text string) ([]byte, error) {
 	signed, err := jose.ParseSignedCompact(text, s.allowed)
 	if err != nil {

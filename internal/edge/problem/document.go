@@ -35,16 +35,15 @@ type Doc struct {
 	Values     map[string]any
 }
 
-// TypeOf is the type of a code's problems: a path that docs/errors.md explains.
+// TypeOf returns the type of a code's problems: a path that docs/errors.md explains.
 func TypeOf(code fault.Code) string {
 	return "/errors/" + strings.ReplaceAll(strings.ToLower(string(code)), "_", "-")
 }
 
-// TitleOf is the title of a code's problems.
+// TitleOf returns the title of a code's problems.
 func TitleOf(code fault.Code) string { return kindOf(code).title }
 
-// MarshalJSON writes the document. A value that has the name of a member of its own is left
-// out: what the standard says about that member stays true.
+// MarshalJSON encodes the document. A value with the name of a standard member is dropped.
 func (d Doc) MarshalJSON() ([]byte, error) {
 	members := map[string]any{
 		"type": d.Type, "title": d.Title, "status": d.Status, "detail": d.Detail,
@@ -73,10 +72,10 @@ func (d Doc) MarshalJSON() ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// seconds rounds up: who comes back a moment too early is sent away again.
+// seconds rounds up: a caller that retries a moment too early is refused again.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Document is the problem document of a status, and the HTTP status it is sent with.
+// Document returns the problem document of a status and its HTTP status.
 func Document(st *status.Status) (int, Doc) {
 	p := detail(st)
 	code := fault.Code(p.GetCode())
@@ -85,8 +84,8 @@ func Document(st *status.Status) (int, Doc) {
 		Type: TypeOf(code), Title: k.title, Status: k.http, Code: p.GetCode(), Message: p.GetMessage(), Field: p.GetField(), Remedy: p.GetRemedy(),
 		RetryAfter: p.GetRetryAfter().AsDuration(), Values: p.GetValues().AsMap(),
 	}
-	// A quota may have room later; a value that is too large stays too large, and who sends
-	// it again in the belief that he was too fast will never be done.
+	// A quota may have room later, but a value that is too large stays too large: a caller must not
+	// retry it.
 	if code == fault.LimitExceeded && doc.Field != "" && doc.RetryAfter <= 0 {
 		doc.Status = http.StatusBadRequest
 	}

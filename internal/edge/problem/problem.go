@@ -1,6 +1,5 @@
-// Package problem is the one place where faults become statuses: gRPC's with a Problem in
-// the details, and HTTP's with application/problem+json. What is no fault is our mistake: it
-// is answered as INTERNAL without a word of what happened.
+// Package problem maps faults to statuses: of gRPC with a Problem in the details, and of HTTP with
+// application/problem+json. An error that is no fault is answered as INTERNAL without its cause.
 package problem
 
 import (
@@ -18,23 +17,22 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// The codes that exist only at the edge: what HTTP and gRPC refuse before a call is made, or
-// give up while it goes on.
+// The codes that exist only at the edge: of requests that HTTP or gRPC refuse, and of cancelled calls.
 const (
-	MethodNotAllowed     fault.Code = "METHOD_NOT_ALLOWED"     // the path is there, for other methods
+	MethodNotAllowed     fault.Code = "METHOD_NOT_ALLOWED"     // the path has other methods
 	UnsupportedMediaType fault.Code = "UNSUPPORTED_MEDIA_TYPE" // the body is not JSON
 	TooLarge             fault.Code = "TOO_LARGE"              // the message is over the size limit
-	RequestTimeout       fault.Code = "REQUEST_TIMEOUT"        // the body did not come in time
-	Cancelled            fault.Code = "CANCELLED"              // the caller has gone
-	DeadlineExceeded     fault.Code = "DEADLINE_EXCEEDED"      // the caller's time is over
+	RequestTimeout       fault.Code = "REQUEST_TIMEOUT"        // the body did not arrive in time
+	Cancelled            fault.Code = "CANCELLED"              // the caller cancelled the call
+	DeadlineExceeded     fault.Code = "DEADLINE_EXCEEDED"      // the caller's deadline has passed
 	Unimplemented        fault.Code = "UNIMPLEMENTED"          // this server does not know the call
 )
 
-// statusClientGone is what an access log shows for a caller that did not wait; no such
-// status is registered, and nobody is there to read it.
+// statusClientGone is the status in access logs for a caller that cancelled. It is not registered, and
+// no client receives it.
 const statusClientGone = 499
 
-// kind is what a code becomes at the two edges.
+// kind is the mapping of a code to gRPC and HTTP.
 type kind struct {
 	grpc  codes.Code
 	http  int
@@ -77,7 +75,7 @@ func kindOf(code fault.Code) kind {
 	case Cancelled:
 		return kind{codes.Canceled, statusClientGone, "Cancelled by the caller"}
 	case DeadlineExceeded:
-		return kind{codes.DeadlineExceeded, http.StatusGatewayTimeout, "The time is over"}
+		return kind{codes.DeadlineExceeded, http.StatusGatewayTimeout, "Deadline exceeded"}
 	case Unimplemented:
 		return kind{codes.Unimplemented, http.StatusNotImplemented, "Not implemented"}
 	case fault.Internal:
@@ -85,11 +83,11 @@ func kindOf(code fault.Code) kind {
 	return kind{codes.Internal, http.StatusInternalServerError, "Internal error"}
 }
 
-// Of is the problem of an error, as the API's messages carry it.
+// Of returns the problem of an error.
 func Of(err error) *servov1.Problem {
 	f, ok := fault.As(err)
 	if !ok {
-		return &servov1.Problem{Code: string(fault.Internal), Message: "something went wrong on our side", Remedy: "try again; if it stays, look at the server's log"}
+		return &servov1.Problem{Code: string(fault.Internal), Message: "internal error", Remedy: "retry; if the error persists, check the server's log"}
 	}
 	p := &servov1.Problem{Code: string(f.Code), Message: text(f.Message), Field: text(f.Violation.Field), Remedy: text(f.Violation.Remedy)}
 	if len(f.Others) > 0 {
@@ -106,11 +104,11 @@ func Of(err error) *servov1.Problem {
 	return p
 }
 
-// text makes sure that what a caller has sent and a message repeats can be sent back: a
-// Problem with other bytes than UTF-8 would be lost on the way.
+// text replaces invalid UTF-8, which a message may repeat from a request: gRPC drops a Problem with
+// invalid text.
 func text(of string) string { return strings.ToValidUTF8(of, "\uFFFD") }
 
-// values keeps what JSON can carry; a figure that it cannot is left out.
+// values maps the values that JSON can represent, and drops others.
 func values(of map[string]any) *structpb.Struct {
 	out := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for key, value := range of {
@@ -121,7 +119,7 @@ func values(of map[string]any) *structpb.Struct {
 	return out
 }
 
-// Status is the gRPC status of an error. A status stays what it is.
+// Status returns the gRPC status of an error. It does not change a status.
 func Status(err error) *status.Status {
 	if err == nil {
 		return nil
@@ -132,9 +130,9 @@ func Status(err error) *status.Status {
 		}
 		switch {
 		case errors.Is(err, context.Canceled):
-			return status.New(codes.Canceled, "the caller has gone")
+			return status.New(codes.Canceled, "the caller cancelled the call")
 		case errors.Is(err, context.DeadlineExceeded):
-			return status.New(codes.DeadlineExceeded, "the caller's time is over")
+			return status.New(codes.DeadlineExceeded, "the caller's deadline has passed")
 		}
 	}
 	p := Of(err)

@@ -107,7 +107,7 @@ func newDoor(t *testing.T, public string) *door {
 	tokens, err := oidc.NewVerifier(oidc.Settings{Issuers: []oidc.Issuer{{
 		URL: d.from.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"ES256"}, Subject: "sub",
 		Login: &oidc.Login{ClientID: issuer.Audience, Scopes: []string{"openid"}, Label: "ACME"},
-	}}}, oidc.Config{})
+	}}}, oidc.Options{})
 	require.NoError(t, err)
 	t.Cleanup(tokens.Stop)
 	pages, err := web.New(web.Options{
