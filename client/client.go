@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	// keepaliveTime is after how long without a word from the server the client asks
-	// whether it still lives, while a call is open. A parked claim says nothing for minutes.
-	// 10 s is the shortest time that gRPC accepts.
+	// keepaliveTime is the time without data from the server after which the client sends a ping while
+	// a call is open. A waiting claim receives nothing for minutes. 10 s is the minimum of gRPC.
 	keepaliveTime = 10 * time.Second
-	// keepaliveTimeout is how long the answer may take.
+	// keepaliveTimeout is the timeout of a ping.
 	keepaliveTimeout = 5 * time.Second
 	// connectBase and connectMax are the pause between two tries to connect. A server that
 	// restarts is away for a second or two, and a try on a closed port costs nothing.
@@ -35,7 +34,7 @@ const (
 	maxAnswer = 128 << 20
 )
 
-// Options says how to reach the servers.
+// Options configure a client.
 type Options struct {
 	// Servers are addresses as host:port, or https://host:port of servers that speak TLS. Calls
 	// are spread over all that answer.
@@ -43,15 +42,15 @@ type Options struct {
 	// Patience is how long a call waits for a server that cannot be reached before it fails
 	// with UNAVAILABLE. 0 waits as long as the call's context allows.
 	Patience time.Duration
-	// APIKey is who the client is to the servers, as sk_…; "" is nobody, for servers that ask
-	// for no keys. It is sent with every call: use TLS where others can listen.
+	// APIKey is the key of the client, as sk_…; empty for servers without keys. It is sent with every
+	// call: use TLS on networks that you do not trust.
 	APIKey string
-	// TLS turns encryption on, or says how to encrypt to https:// addresses; see TLSFromFiles.
-	// Nil is plain text, or whom this machine believes.
+	// TLS enables encryption, or configures it for https:// addresses; see TLSFromFiles. Nil is plain
+	// text, or the certificate authorities of this machine for https:// addresses.
 	TLS *tls.Config
 	// UserAgent names the program to the server.
 	UserAgent string
-	// Logger hears of repeats and lost connections; nil is silent.
+	// Logger receives repeats and lost connections; nil logs nothing.
 	Logger *slog.Logger
 	// DialOptions come after the client's own.
 	DialOptions []grpc.DialOption
@@ -108,12 +107,12 @@ func New(options Options) (*Client, error) {
 		}),
 		grpc.WithIdleTimeout(0), // a worker's connection stays open
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithStatsHandler(ears{}),
+		grpc.WithStatsHandler(receipts{}),
 		grpc.WithChainUnaryInterceptor(c.unary),
 		grpc.WithChainStreamInterceptor(c.stream),
 	}
 	if c.conn, err = grpc.NewClient("servo:///servers", append(dial, options.DialOptions...)...); err != nil {
-		return nil, &Problem{Code: InvalidArgument, Message: err.Error(), Field: "options", Remedy: "mend the dial options"}
+		return nil, &Problem{Code: InvalidArgument, Message: err.Error(), Field: "options", Remedy: "correct the dial options"}
 	}
 	return c, nil
 }
@@ -138,76 +137,76 @@ func (c *Client) Deployments() servov1.DeploymentServiceClient {
 // Assets reads assets and pipelines.
 func (c *Client) Assets() servov1.AssetServiceClient { return servov1.NewAssetServiceClient(c.conn) }
 
-// Runs triggers, reads and ends runs.
+// Runs triggers, lists, cancels and retries runs.
 func (c *Client) Runs() servov1.RunServiceClient { return servov1.NewRunServiceClient(c.conn) }
 
 // Tasks reads tasks and their logs.
 func (c *Client) Tasks() servov1.TaskServiceClient { return servov1.NewTaskServiceClient(c.conn) }
 
-// Workers is what pull workers call.
+// Workers is the API of pull workers.
 func (c *Client) Workers() servov1.WorkerServiceClient { return servov1.NewWorkerServiceClient(c.conn) }
 
-// Status says how the installation is doing.
+// Status reports the state of the installation.
 func (c *Client) Status() servov1.StatusServiceClient { return servov1.NewStatusServiceClient(c.conn) }
 
-// Locks shows which runs keep others out.
+// Locks lists and releases locks.
 func (c *Client) Locks() servov1.LockServiceClient { return servov1.NewLockServiceClient(c.conn) }
 
-// Admin is for the operator on call.
+// Admin has calls for operators.
 func (c *Client) Admin() servov1.AdminServiceClient { return servov1.NewAdminServiceClient(c.conn) }
 
-// Metrics says what has become of runs.
+// Metrics returns totals of runs.
 func (c *Client) Metrics() servov1.MetricsServiceClient {
 	return servov1.NewMetricsServiceClient(c.conn)
 }
 
-// Fairness shows how tenants share the pools.
+// Fairness lists the shares of tenants in pools.
 func (c *Client) Fairness() servov1.FairnessServiceClient {
 	return servov1.NewFairnessServiceClient(c.conn)
 }
 
-// Configs looks after configs, and reads their slots.
+// Configs manages configs, and lists their slots.
 func (c *Client) Configs() servov1.ConfigServiceClient { return servov1.NewConfigServiceClient(c.conn) }
 
-// Search finds things by an id, or by how a name begins.
+// Search finds objects by an id or a part of a name.
 func (c *Client) Search() servov1.SearchServiceClient { return servov1.NewSearchServiceClient(c.conn) }
 
-// Simulation shows what configs will do.
+// Simulation predicts the slots and runs of configs.
 func (c *Client) Simulation() servov1.SimulationServiceClient {
 	return servov1.NewSimulationServiceClient(c.conn)
 }
 
-// Alerts shows what somebody must hear of.
+// Alerts lists alerts and manages alert channels.
 func (c *Client) Alerts() servov1.AlertServiceClient { return servov1.NewAlertServiceClient(c.conn) }
 
-// Subscriptions looks after the URLs that hear of events.
+// Subscriptions manages the URLs that receive events.
 func (c *Client) Subscriptions() servov1.SubscriptionServiceClient {
 	return servov1.NewSubscriptionServiceClient(c.conn)
 }
 
-// Keys looks after API keys.
+// Keys manages API keys.
 func (c *Client) Keys() servov1.KeyServiceClient { return servov1.NewKeyServiceClient(c.conn) }
 
-// Audit shows who has asked for what.
+// Audit lists audited calls.
 func (c *Client) Audit() servov1.AuditServiceClient { return servov1.NewAuditServiceClient(c.conn) }
 
-// Scheduler drives the firing of slots from outside.
+// Scheduler fires slots on request.
 func (c *Client) Scheduler() servov1.SchedulerServiceClient {
 	return servov1.NewSchedulerServiceClient(c.conn)
 }
 
-// Events takes in what happens outside, for the configs that listen.
+// Events sends external events, and lists recorded events.
 func (c *Client) Events() servov1.EventServiceClient { return servov1.NewEventServiceClient(c.conn) }
 
-// Templates looks after schedules with a name.
+// Templates manages named schedules.
 func (c *Client) Templates() servov1.TemplateServiceClient {
 	return servov1.NewTemplateServiceClient(c.conn)
 }
 
-// Pools looks after pools.
+// Pools manages pools.
 func (c *Client) Pools() servov1.PoolServiceClient { return servov1.NewPoolServiceClient(c.conn) }
 
-// SigningKeys looks after the keys that envelopes of push pools are signed with.
+// SigningKeys manages the keys that sign envelopes of push pools.
 func (c *Client) SigningKeys() servov1.SigningKeyServiceClient {
 	return servov1.NewSigningKeyServiceClient(c.conn)
 }

@@ -2,12 +2,12 @@ package client
 
 import "strings"
 
-// connectProblems are the mistakes that keep a connection from being made, by what gRPC says of
-// them. Each has its own message: "no server answers" does not help if a server answers.
-var connectProblems = []struct{ said, message, remedy string }{ //nolint:gochecknoglobals // a table
+// connectProblems are known causes of failed connections, by a part of gRPC's error text. Each has its
+// own message: "no server answers" does not help if a server answers.
+var connectProblems = []struct{ text, message, remedy string }{ //nolint:gochecknoglobals // a table
 	{
 		"certificate signed by unknown authority", "the server's certificate is signed by an unknown authority",
-		"name the authority's certificate with --tls-ca or SERVO_TLS_CA",
+		"set the authority's certificate with --tls-ca or SERVO_TLS_CA",
 	},
 	{
 		"certificate has expired or is not yet valid", "the server's certificate has expired or is not valid yet",
@@ -30,8 +30,8 @@ var connectProblems = []struct{ said, message, remedy string }{ //nolint:gocheck
 		"write host:port without https:// and without TLS options, or start the server with --tls-cert",
 	},
 	{
-		"certificate required", "the server asks for a client certificate",
-		"name one with --tls-cert and --tls-key",
+		"certificate required", "the server requires a client certificate",
+		"set one with --tls-cert and --tls-key",
 	},
 	{
 		"bad certificate", "the server refuses the client certificate",
@@ -51,11 +51,11 @@ var connectProblems = []struct{ said, message, remedy string }{ //nolint:gocheck
 	},
 }
 
-// connectProblem is the mistake behind a failed connection, if it is a known one. What gRPC said
-// stays at the end, for details such as the names of a certificate.
+// connectProblem returns the known cause of a failed connection. The message ends with gRPC's error, for
+// details such as the names of a certificate.
 func connectProblem(text string) (message, remedy string, known bool) {
 	for _, p := range connectProblems {
-		if strings.Contains(text, p.said) {
+		if strings.Contains(text, p.text) {
 			detail := text
 			if _, after, found := strings.Cut(text, "x509: "); found {
 				detail = strings.TrimRight(after, `"`)

@@ -1,6 +1,6 @@
-// Package client talks to Servo's API from Go programs: it finds a server that answers,
-// repeats what may be repeated, and gives errors that programs can tell apart. It decides
-// nothing about runs, and keeps nothing between calls but its connections.
+// Package client is the Go client of Servo's API. It finds a server that answers, repeats calls that
+// are safe to repeat, and returns errors with codes. It keeps nothing between calls but its
+// connections.
 //
 //	c, err := client.New(client.Options{Servers: []string{"127.0.0.1:8081"}})
 //	if err != nil {
@@ -14,10 +14,9 @@
 //
 // # Repeats
 //
-// A call that a server has refused with UNAVAILABLE, or whose connection was cut, is made
-// again if a second time does no harm: reads, and changes that the server knows by an id.
-// What would be made twice, or be told that it is so already, gets an idempotency key if it has
-// none, so that a repeat never has a second effect. Secrets are shown once: where the answer that
-// had one was lost, the repeat has none, and the key or channel must be made anew. How long all
-// of it may take is the context's to say.
+// The client repeats a call that a server refused with UNAVAILABLE, or whose connection was lost, if
+// that is safe: reads, and changes that the server identifies by an id. Calls that create or delete get
+// an idempotency key if they have none, so that a repeat has no second effect. Secrets are returned
+// once: if the answer with a secret was lost, the repeat has none, and you must create a new key or
+// channel. The context bounds the time of all repeats.
 package client

@@ -102,7 +102,7 @@ func (h *hedge) finish(err error, cancel context.CancelFunc) error {
 	return err
 }
 
-// isAnswer says that a server has decided about the call.
+// isAnswer reports whether an error is the answer of a server.
 func isAnswer(err error) bool {
 	switch status.Code(err) { //nolint:exhaustive // the rest comes from a server
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:

@@ -11,7 +11,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// pageSize is what a list is read by when the caller does not say.
+// pageSize is the default size of pages.
 const pageSize = 100
 
 // page is an answer that has another after it.
@@ -47,8 +47,8 @@ func all[Request proto.Message, Page page, Item any](
 			if next == "" {
 				return
 			}
-			if next == *token { // it would go on for ever
-				yield(none, &Problem{Code: Internal, Message: "the server gave the same page twice"})
+			if next == *token { // an endless loop
+				yield(none, &Problem{Code: Internal, Message: "the server returned the same page twice"})
 				return
 			}
 			*token = next
@@ -122,9 +122,8 @@ func AllUpstreamTasks(ctx context.Context, c *Client, req *servov1.ListUpstreamT
 		c.Tasks().ListUpstreamTasks, (*servov1.ListUpstreamTasksResponse).GetTasks)
 }
 
-// TaskLogs reads what an attempt has logged, in pages that are never without a chunk. With
-// a pace it goes on asking at that pace until the attempt is over; with 0 it ends with what
-// is there now.
+// TaskLogs returns the log chunks of an attempt in pages of at least one chunk. With a pace it polls at
+// that pace until the attempt ends; with 0 it ends with the current logs.
 func TaskLogs(ctx context.Context, c *Client, req *servov1.ListTaskLogsRequest, pace time.Duration) iter.Seq2[*servov1.ListTaskLogsResponse, error] {
 	return func(yield func(*servov1.ListTaskLogsResponse, error) bool) {
 		req := proto.CloneOf(req)

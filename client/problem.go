@@ -18,12 +18,12 @@ const (
 	InvalidArgument  = "INVALID_ARGUMENT"  // the request can never work as it is
 	InvalidManifest  = "INVALID_MANIFEST"  // a manifest breaks a rule
 	CycleDetected    = "CYCLE_DETECTED"    // assets depend on each other in a circle
-	Unauthenticated  = "UNAUTHENTICATED"   // no key, or one that is not believed
+	Unauthenticated  = "UNAUTHENTICATED"   // no valid key
 	Forbidden        = "FORBIDDEN"         // the key does not permit this
 	NotFound         = "NOT_FOUND"         // no such thing, or not yours
 	AlreadyExists    = "ALREADY_EXISTS"    // the name is taken
 	Conflict         = "CONFLICT"          // the thing is in a state that does not allow this
-	Stale            = "STALE"             // a lease that somebody else holds by now
+	Stale            = "STALE"             // the lease has expired or another worker holds it
 	LimitExceeded    = "LIMIT_EXCEEDED"    // over a quota or a size limit
 	Unavailable      = "UNAVAILABLE"       // no server answers, or not now
 	Internal         = "INTERNAL"          // the server's mistake
@@ -78,7 +78,7 @@ func (p *Problem) GRPCStatus() *status.Status {
 	return status.New(codes.Unknown, p.Error())
 }
 
-// Unwrap lets errors.Is find what a context says.
+// Unwrap lets errors.Is find the error of a context.
 func (p *Problem) Unwrap() error {
 	switch p.Code {
 	case Cancelled:
@@ -95,8 +95,8 @@ func Is(err error, code string) bool {
 	return ok && p.Code == code
 }
 
-// problemOf turns what gRPC returns into a problem. What is none of its errors stays as it
-// is: io.EOF ends a stream.
+// problemOf turns an error of gRPC into a problem. It does not change other errors, such as io.EOF at the
+// end of a stream.
 func problemOf(err error) error {
 	if err == nil {
 		return nil
@@ -109,8 +109,8 @@ func problemOf(err error) error {
 		return err
 	}
 	for _, detail := range st.Details() {
-		if said, ok := detail.(*servov1.Problem); ok {
-			return fromMessage(said, st)
+		if message, ok := detail.(*servov1.Problem); ok {
+			return fromMessage(message, st)
 		}
 	}
 	p := &Problem{Code: codeOf(st.Code()), Message: st.Message(), status: st}
@@ -120,18 +120,18 @@ func problemOf(err error) error {
 	return p
 }
 
-// FromMessage is a problem that came in an answer, such as that of one report among many.
-func FromMessage(said *servov1.Problem) *Problem { return fromMessage(said, nil) }
+// FromMessage returns a problem from an answer, such as that of one report among many.
+func FromMessage(message *servov1.Problem) *Problem { return fromMessage(message, nil) }
 
-func fromMessage(said *servov1.Problem, st *status.Status) *Problem {
+func fromMessage(message *servov1.Problem, st *status.Status) *Problem {
 	p := &Problem{
-		Code: said.GetCode(), Message: said.GetMessage(), Field: said.GetField(), Remedy: said.GetRemedy(),
-		RetryAfter: said.GetRetryAfter().AsDuration(), status: st,
+		Code: message.GetCode(), Message: message.GetMessage(), Field: message.GetField(), Remedy: message.GetRemedy(),
+		RetryAfter: message.GetRetryAfter().AsDuration(), status: st,
 	}
-	if said.GetValues() != nil {
-		p.Values = said.GetValues().AsMap()
+	if message.GetValues() != nil {
+		p.Values = message.GetValues().AsMap()
 	}
-	for _, v := range said.GetViolations() {
+	for _, v := range message.GetViolations() {
 		p.Violations = append(p.Violations, Violation{Code: v.GetCode(), Message: v.GetMessage(), Field: v.GetField(), Remedy: v.GetRemedy()})
 	}
 	return p

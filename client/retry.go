@@ -25,17 +25,17 @@ const (
 	keyHeader = "idempotency-key"
 )
 
-// repeat is what a second time of a call does.
+// repeat is the effect of repeating a call.
 type repeat int
 
 const (
 	repeatNever  repeat = iota // something else, or harm
 	repeatSafe                 // the same again, or nothing
 	repeatByKey                // the same again if it carries an idempotency key
-	repeatResume               // a stream: its reader goes on where it was
+	repeatResume               // a stream: its reader continues at its position
 )
 
-// repeats says of every call what its repeat does. What is not here is not repeated.
+// repeats returns the effect of repeating a call. Unknown calls are not repeated.
 func repeats(method string) repeat {
 	switch method[strings.LastIndex(method, "/")+1:] {
 	case "GetTenant", "ListTenants", "ListWorkspaces", "GetDeployment", "ListDeployments", "ListAssets", "GetAsset", "ListPipelines",
@@ -80,7 +80,7 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 			ctx, ownKey = WithIdempotencyKey(ctx, uuid.NewString()), true
 		}
 	}
-	ctx = c.known(ctx)
+	ctx = c.authenticated(ctx)
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		options := append([]grpc.CallOption{c.reach(ctx, began)}, opts...)
@@ -112,16 +112,15 @@ func worthRepeating(kind repeat, err error) bool {
 
 // stream opens a stream. Its reader decides about repeats: only it knows what it has seen.
 func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	stream, err := open(c.known(ctx), desc, conn, method, append([]grpc.CallOption{c.reach(ctx, time.Now())}, opts...)...)
+	stream, err := open(c.authenticated(ctx), desc, conn, method, append([]grpc.CallOption{c.reach(ctx, time.Now())}, opts...)...)
 	if err != nil {
 		return nil, problemOf(err)
 	}
 	return problemStream{stream}, nil
 }
 
-// known says in the context of a call who makes it. A key that the caller has put there itself
-// stays.
-func (c *Client) known(ctx context.Context) context.Context {
+// authenticated adds the client's key to the context of a call, unless the caller has set one.
+func (c *Client) authenticated(ctx context.Context) context.Context {
 	if md, _ := metadata.FromOutgoingContext(ctx); c.apiKey == "" || len(md.Get("authorization"))+len(md.Get("x-api-key")) > 0 {
 		return ctx
 	}
@@ -134,8 +133,8 @@ type problemStream struct{ grpc.ClientStream }
 func (s problemStream) RecvMsg(m any) error { return problemOf(s.ClientStream.RecvMsg(m)) }
 func (s problemStream) SendMsg(m any) error { return problemOf(s.ClientStream.SendMsg(m)) }
 
-// reach waits for a server as long as the client's patience allows. After that the call
-// itself fails at once, with the reason why nobody could be reached.
+// reach waits for a server for up to the client's patience. After that the call fails at once, with the
+// reason why no server was reached.
 func (c *Client) reach(ctx context.Context, began time.Time) grpc.CallOption {
 	if c.patience == 0 {
 		return grpc.WaitForReady(true)
@@ -155,8 +154,7 @@ func (c *Client) reach(ctx context.Context, began time.Time) grpc.CallOption {
 	return grpc.WaitForReady(false)
 }
 
-// outOfPatience says that no server can be reached, and that the caller has waited for one
-// as long as it wanted.
+// outOfPatience reports whether no server is reachable and the client's patience has passed.
 func (c *Client) outOfPatience(began time.Time) bool {
 	return c.patience > 0 && time.Since(began) >= c.patience && c.conn.GetState() != connectivity.Ready
 }

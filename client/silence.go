@@ -30,10 +30,10 @@ type server struct {
 
 	aside atomic.Bool // calls avoid it until it answers a probe
 
-	mu       sync.Mutex
-	heardAt  time.Time
-	open     map[*try]struct{}
-	watching bool // a look is due, or a probe is under way
+	mu         sync.Mutex
+	receivedAt time.Time
+	open       map[*try]struct{}
+	watching   bool // a look is due, or a probe is under way
 }
 
 func newServer(c *Client, address string) *server {
@@ -54,7 +54,7 @@ func (s *server) opened(t *try) {
 		})
 	}
 	if !s.watching {
-		s.watching, s.heardAt = true, time.Now()
+		s.watching, s.receivedAt = true, time.Now()
 		time.AfterFunc(quietAfter, s.look)
 	}
 }
@@ -69,11 +69,11 @@ func (s *server) closed(t *try) {
 	}
 }
 
-// heard notes that the server has sent something for a try.
-func (s *server) heard(t *try) {
+// received records that the server has sent data for a try.
+func (s *server) received(t *try) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heardAt = time.Now()
+	s.receivedAt = time.Now()
 	if t.impatience != nil {
 		t.impatience.Stop()
 	}
@@ -88,7 +88,7 @@ func (s *server) look() {
 		s.mu.Unlock()
 		return
 	}
-	wait := quietAfter - time.Since(s.heardAt)
+	wait := quietAfter - time.Since(s.receivedAt)
 	s.mu.Unlock()
 	if wait <= 0 || s.aside.Load() {
 		if !s.probe() { // outside of the lock: its answer takes it
@@ -143,8 +143,8 @@ type try struct {
 	impatience *time.Timer // guarded by the server's mutex
 }
 
-// excludes says that the try must not be sent to a server. The methods of a nil try are those of
-// a call that is not watched.
+// excludes reports whether the try must not be sent to a server. A nil try is a call that is not
+// watched.
 func (t *try) excludes(s *server) bool {
 	return t != nil && (t.only != nil && t.only != s || slices.Contains(t.avoid, s))
 }
@@ -163,14 +163,14 @@ func tryOf(ctx context.Context) *try {
 	return t
 }
 
-// ears tell servers apart that answer from those that do not. It implements stats.Handler.
-type ears struct{}
+// receipts records which servers send data. It implements stats.Handler.
+type receipts struct{}
 
 // TagRPC implements stats.Handler.
-func (ears) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (receipts) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
-func (ears) HandleRPC(ctx context.Context, event stats.RPCStats) {
+func (receipts) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	switch event.(type) {
 	case *stats.InHeader, *stats.InPayload, *stats.InTrailer:
 	default:
@@ -179,13 +179,13 @@ func (ears) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if t := tryOf(ctx); t != nil {
 		t.answered.Store(true)
 		if s := t.server.Load(); s != nil {
-			s.heard(t)
+			s.received(t)
 		}
 	}
 }
 
 // TagConn implements stats.Handler.
-func (ears) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (receipts) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 // HandleConn implements stats.Handler.
-func (ears) HandleConn(context.Context, stats.ConnStats) {}
+func (receipts) HandleConn(context.Context, stats.ConnStats) {}

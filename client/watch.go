@@ -13,10 +13,9 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// WatchRun gives the events of a run as they are recorded, and at last the run as it ended.
-// When the connection is lost it goes on with the next server after the last event that was
-// given: none is left out, none comes twice. It waits for a server as long as the context
-// allows, once one has answered.
+// WatchRun returns the events of a run as they are recorded, and last the ended run. When the connection
+// is lost it continues with another server after the last event: no event is missing or repeated. After
+// the first answer it waits for a server until the context ends.
 func WatchRun(ctx context.Context, c *Client, req *servov1.WatchRunRequest) iter.Seq2[*servov1.WatchRunResponse, error] {
 	return func(yield func(*servov1.WatchRunResponse, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

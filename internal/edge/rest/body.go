@@ -32,14 +32,14 @@ type body struct {
 	refused error
 }
 
-// Close has nothing to close: the body was read.
+// Close does nothing: the body was read.
 func (b *body) Close() error { return nil }
 
-// readBody reads what came with a request, if its call takes a body at all.
+// readBody reads the body of a request, if its call takes one.
 func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[string]string) (*body, error) {
 	b := &body{Reader: bytes.NewReader(nil), route: route, params: params}
 	if r.Body == nil || r.ContentLength == 0 {
-		return b, noBody(route)
+		return b, missingBody(route)
 	}
 	if r.ContentLength > MaxBody {
 		return nil, tooLarge()
@@ -61,9 +61,9 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	case err != nil && route.hasBody:
 		return nil, err
 	case !route.hasBody && (err != nil || len(data) > 0):
-		return nil, fault.New(fault.InvalidArgument, "this call has no body", fault.Remedy("say it in path and query"))
+		return nil, fault.New(fault.InvalidArgument, "this call takes no body", fault.Remedy("use the path and the query parameters"))
 	case len(data) == 0:
-		return b, noBody(route)
+		return b, missingBody(route)
 	}
 	if err := checkContentType(r.Header); err != nil {
 		return nil, err
@@ -75,16 +75,16 @@ func readBody(w http.ResponseWriter, r *http.Request, route *route, params map[s
 	return b, nil
 }
 
-// noBody refuses a request without the body that its call takes. Browsers send such requests, and
-// those with a form's content type, for any page; JSON has to be sent on purpose.
-func noBody(route *route) error {
+// missingBody refuses a request without the body that its call requires. Any web page can make a browser
+// send such requests, and those with a form's content type, but not JSON.
+func missingBody(route *route) error {
 	if !route.needsBody {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "the body is missing", fault.Remedy("send JSON with Content-Type: application/json; {} if no field is to be set"))
+	return fault.New(fault.InvalidArgument, "the body is missing", fault.Remedy("send JSON with Content-Type: application/json; {} sets no field"))
 }
 
-// readAll reads a body as it was before somebody compressed it.
+// readAll reads a body and decompresses it.
 func readAll(raw io.Reader, compressed bool) ([]byte, error) {
 	if compressed {
 		return decompress(raw)
@@ -102,22 +102,22 @@ func unread(err error) error {
 	case isTooLarge:
 		return tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.New(problem.RequestTimeout, "the body did not come in time", fault.Remedy("send it without pauses"), fault.Cause(err))
+		return fault.New(problem.RequestTimeout, "the body did not arrive in time", fault.Remedy("send it without pauses"), fault.Cause(err))
 	default:
-		return fault.New(fault.InvalidArgument, "the body cannot be read", fault.Remedy("send as many bytes as Content-Length says"), fault.Cause(err))
+		return fault.New(fault.InvalidArgument, "the body is incomplete", fault.Remedy("send as many bytes as Content-Length declares"), fault.Cause(err))
 	}
 }
 
 func tooLarge() error {
 	return fault.New(problem.TooLarge, fmt.Sprintf("the body has more than %d bytes", MaxBody),
-		fault.Remedy("send less at a time"), fault.Value("limit", MaxBody))
+		fault.Remedy("split the request"), fault.Value("limit", MaxBody))
 }
 
 func checkContentType(h http.Header) error {
 	remedy := fault.Remedy("send JSON with Content-Type: application/json")
 	given := h.Get("Content-Type")
 	if given == "" {
-		return fault.New(problem.UnsupportedMediaType, "nothing says what the body is", fault.Field("Content-Type"), remedy)
+		return fault.New(problem.UnsupportedMediaType, "is missing", fault.Field("Content-Type"), remedy)
 	}
 	media, params, err := mime.ParseMediaType(given)
 	if err != nil || media != "application/json" {
@@ -167,15 +167,14 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 			return fmt.Errorf("cannot read a %T from a %T", v, r)
 		}
 		if b.data == nil {
-			return io.EOF // nothing was said
+			return io.EOF // no body
 		}
 		b.refused = b.decode(message)
 		return b.refused
 	})
 }
 
-// decode fills the message. What the path says is not said again in the body, or is the
-// same.
+// decode decodes the body into the message. Fields of the path must be absent from the body or equal.
 func (b *body) decode(message proto.Message) error {
 	if err := protojson.Unmarshal(camelMask(message.ProtoReflect().Descriptor(), b.data), message); err != nil {
 		return explain(message.ProtoReflect().Descriptor(), b.data, err)
@@ -189,18 +188,18 @@ func (b *body) decode(message proto.Message) error {
 	for _, name := range b.route.inPath {
 		field := b.route.input.Fields().ByTextName(name)
 		if m := message.ProtoReflect(); m.Has(field) && m.Get(field).String() != b.params[name] {
-			violations = append(violations, violation(name, fmt.Sprintf("is %q in the body and %q in the path", shorten(m.Get(field).String()), shorten(b.params[name])), "leave it out of the body"))
+			violations = append(violations, violation(name, fmt.Sprintf("is %q in the body and %q in the path", shorten(m.Get(field).String()), shorten(b.params[name])), "remove it from the body"))
 		}
 	}
 	return fault.FromViolations(violations)
 }
 
-// place is where protojson says that a mistake is; its words change from build to build.
+// place matches the position in an error of protojson, whose text differs between builds.
 var place = regexp.MustCompile(`^proto:\s*(\(line (\d+):(\d+)\):)?\s*`)
 
-// unexplained is protojson's own word about a document, when nothing better was found.
+// unexplained returns protojson's own error, if no better explanation was found.
 func unexplained(err error) error {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-	return fault.New(fault.InvalidArgument, "the body does not fit the call: "+shorten(place.ReplaceAllString(text, "")),
+	return fault.New(fault.InvalidArgument, "the body does not match the call: "+shorten(place.ReplaceAllString(text, "")),
 		fault.Remedy("compare it with "+openAPIPath), fault.Cause(err))
 }

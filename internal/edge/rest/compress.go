@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/edge/problem"
 )
 
-// The one way of compressing that is understood here, in both directions.
+// The supported compression, in both directions.
 const (
 	gzipCoding     = "gzip"
 	identityCoding = "identity"
@@ -24,8 +24,8 @@ const (
 	minCompressed = 1 << 10
 )
 
-// isCompressed reports whether a body has to be decompressed. One coding is understood, once:
-// a body that was compressed twice is made by nobody who means well.
+// isCompressed reports whether a body must be decompressed. It accepts one coding, once: a body that is
+// compressed twice is an attack.
 func isCompressed(w http.ResponseWriter, h http.Header) (bool, error) {
 	given := h.Values("Content-Encoding")
 	coding := ""
@@ -35,7 +35,7 @@ func isCompressed(w http.ResponseWriter, h http.Header) (bool, error) {
 	switch {
 	case len(given) == 0, coding == "" && len(given) == 1, coding == identityCoding:
 		return false, nil
-	case coding == gzipCoding, coding == "x-gzip": // its name of old
+	case coding == gzipCoding, coding == "x-gzip": // its former name
 		return true, nil
 	}
 	w.Header().Set("Accept-Encoding", gzipCoding)
@@ -88,9 +88,9 @@ func newGzip() any {
 	return w
 }
 
-// AcceptsGzip reports whether a caller would rather have an answer compressed.
+// AcceptsGzip reports whether a caller prefers a compressed answer.
 func AcceptsGzip(h http.Header) bool {
-	compressed, plain, others := -1.0, -1.0, -1.0 // what was not said
+	compressed, plain, others := -1.0, -1.0, -1.0 // not set
 	for _, header := range h.Values("Accept-Encoding") {
 		for one := range strings.SplitSeq(header, ",") {
 			coding, params, _ := strings.Cut(one, ";")
@@ -111,8 +111,8 @@ func AcceptsGzip(h http.Header) bool {
 	return compressed > 0 && compressed >= plain
 }
 
-// weight is the q of an entry: 1 if there is none, and 0 if it cannot be read. Whoever wrote
-// it gets what everybody understands.
+// weight returns the q of an entry: 1 if there is none, and 0 if it cannot be parsed, so that the
+// answer is not compressed.
 func weight(params string) float64 {
 	params = strings.TrimSpace(params)
 	if params == "" {
@@ -126,8 +126,8 @@ func weight(params string) float64 {
 	return q
 }
 
-// compressible reports whether an answer is worth it. One that goes on has no length, and is
-// never compressed: its events must arrive one by one.
+// compressible reports whether to compress an answer. A stream has no length and is never compressed:
+// its events must arrive one by one.
 func compressible(status int, h http.Header) bool {
 	if status < http.StatusOK || status == http.StatusNoContent || status == http.StatusPartialContent || status == http.StatusNotModified || h.Get("Content-Encoding") != "" {
 		return false
@@ -162,7 +162,7 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// begin decides how the answer goes out: its head is complete, and says how long it is.
+// begin decides whether to compress the answer. Its headers are complete, including the length.
 func (w *writer) begin(status int) {
 	w.started = status >= http.StatusOK
 	h := w.Header()

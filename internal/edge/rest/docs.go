@@ -18,7 +18,7 @@ import (
 
 const docsPath = "/docs"
 
-// docsPolicy lets the page load its own two files and nothing else, and talk to nobody.
+// docsPolicy permits the page to load its own two files, and no other requests.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed docs
@@ -86,7 +86,7 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		w.Header().Set("Allow", allow)
-		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not possible at "+strings.TrimSuffix(r.URL.Path, "/"), fault.Remedy("use "+allow)))
+		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not supported at "+strings.TrimSuffix(r.URL.Path, "/"), fault.Remedy("use "+allow)))
 		return
 	}
 	r.Header = r.Header.Clone()

@@ -159,7 +159,7 @@ func edgeCases() []edgeCase {
 		{claim: "a missing body is refused where no field is required", method: "POST", path: runs + "/{run}:cancel", status: 400, code: "INVALID_ARGUMENT", says: "the body is missing"},
 		{claim: "a missing body with a content type is refused", method: "POST", path: "/v1/admin/dispatch:pause", headers: []string{"Content-Type: application/json"}, status: 400, code: "INVALID_ARGUMENT", says: "the body is missing"},
 		{claim: "an empty object is a body", method: "POST", path: "/v1/scheduler/tick", body: `{}`, status: 200},
-		{claim: "a trigger names a pipeline or a selection", method: "POST", path: runs, body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", says: "neither a pipeline nor a selection"},
+		{claim: "a trigger names a pipeline or a selection", method: "POST", path: runs, body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", says: "no pipeline and no selection"},
 		{claim: "an empty selection selects nothing", method: "POST", path: runs, body: `{"select":[]}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline"},
 		{claim: "a plan names a pipeline or a selection", method: "POST", path: runs + ":plan", body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline"},
 		{claim: "everything is selected by a star", method: "POST", path: runs + ":plan", body: `{"select":["*"]}`, status: 200},

@@ -52,8 +52,8 @@ type received struct {
 	err     error
 }
 
-// events answers with the events of a run as they are recorded. A refusal that comes at
-// once is an answer of its own; what fails later is told in the stream.
+// events streams the events of a run as they are recorded. An immediate refusal is an HTTP error; later
+// failures are events of the stream.
 func (e *Edge) events(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	after, err := resumeAfter(r)
 	if err != nil {
@@ -109,8 +109,8 @@ func (e *Edge) events(w http.ResponseWriter, r *http.Request, params map[string]
 	e.forward(r, out, incoming)
 }
 
-// first waits for the first message, but not for long: a run in which nothing happens has
-// a stream too. It says false if the caller has gone.
+// first waits a short time for the first message, because a run without new events has a stream too. It
+// returns false if the caller has left.
 func (e *Edge) first(r *http.Request, incoming <-chan received) (*received, bool) {
 	timer := time.NewTimer(e.peek)
 	defer timer.Stop()
@@ -124,7 +124,7 @@ func (e *Edge) first(r *http.Request, incoming <-chan received) (*received, bool
 	}
 }
 
-// forward sends messages until there are none, or nobody reads them.
+// forward sends messages until the stream ends or the caller leaves.
 func (e *Edge) forward(r *http.Request, out *sse, incoming <-chan received) {
 	alive := time.NewTicker(e.keepAlive)
 	defer alive.Stop()
@@ -144,8 +144,8 @@ func (e *Edge) forward(r *http.Request, out *sse, incoming <-chan received) {
 	}
 }
 
-// resumeAfter is the id after which a stream goes on. What a browser sends when it connects
-// again is newer than what stands in its address.
+// resumeAfter returns the id after which a stream continues. The header of a reconnecting browser is
+// newer than the id in its URL.
 func resumeAfter(r *http.Request) (string, error) {
 	query, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -157,7 +157,7 @@ func resumeAfter(r *http.Request) (string, error) {
 				fault.Field(shorten(name)), fault.Remedy("a stream has one: after"))
 		}
 		if len(values) > 1 {
-			return "", fault.New(fault.InvalidArgument, "is there more than once", fault.Field(name), fault.Remedy("send it once"))
+			return "", fault.New(fault.InvalidArgument, "is set more than once", fault.Field(name), fault.Remedy("send it once"))
 		}
 	}
 	last := r.Header.Get("Last-Event-ID")
@@ -189,7 +189,7 @@ func (s *sse) open() error {
 	return s.send("retry: 1000\n\n")
 }
 
-// receive passes a message on. It says false when the stream is over.
+// receive sends a message. It returns false at the end of the stream.
 func (s *sse) receive(next received) bool {
 	switch {
 	case errors.Is(next.err, io.EOF):
@@ -212,7 +212,8 @@ func (s *sse) receive(next received) bool {
 	}
 }
 
-// event sends one. The end has no id: who connects again after it is told the end again.
+// event sends an event. The end has no id, so that a client that reconnects after it receives the end
+// again.
 func (s *sse) event(id, kind string, message proto.Message) error {
 	data, err := toJSON().Marshal(message)
 	if err != nil {

@@ -23,7 +23,7 @@ func bodyExamples() (map[string]object, error) {
 // numbered is the id that the generator gives to a further path of a call.
 var numbered = regexp.MustCompile(`^([A-Z][a-z]+)([A-Za-z]*)[0-9]+$`)
 
-// operationID is the id of an operation. A further path of a call is told by whom it is about:
+// operationID returns the id of an operation. Additional paths of a call are named after their scope:
 // one tenant, or the platform.
 func operationID(generated, template string) string {
 	name := generated[strings.LastIndexByte(generated, '.')+1:]

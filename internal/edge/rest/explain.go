@@ -15,12 +15,11 @@ import (
 	"go.arco.dev/servo/internal/base/suggest"
 )
 
-// maxViolations is how many mistakes of one document are told at once.
+// maxViolations bounds the violations in one answer.
 const maxViolations = 20
 
-// explain says, field by field, why a document is not the message that it should be.
-// protojson stops at the first mistake and knows lines, not fields; so the document is
-// looked at again when it was refused, and only then.
+// explain returns the violations of a refused document, by field. protojson stops at the first error and
+// reports lines, not fields, so that a refused document is parsed again.
 func explain(m protoreflect.MessageDescriptor, data []byte, refused error) error {
 	if err := inexact(m, data); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (e *explainer) fields(m protoreflect.MessageDescriptor, object map[string]a
 			continue
 		}
 		if object[name] == nil && (field.Message() == nil || field.Message().FullName() != valueName) {
-			continue // null is the same as not said
+			continue // null equals an absent field
 		}
 		group := field.TextName()
 		if oneof := field.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
@@ -202,7 +201,7 @@ func (e *explainer) number(field protoreflect.FieldDescriptor, n json.Number, pa
 	}
 }
 
-// wanted says in people's words what a field takes.
+// wanted describes the values of a field.
 func wanted(field protoreflect.FieldDescriptor) string {
 	switch field.Kind() {
 	case protoreflect.StringKind:

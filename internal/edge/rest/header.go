@@ -32,7 +32,7 @@ func stateOf(r *http.Request) *state {
 	return s
 }
 
-// requestID is the caller's, if it can stand in a log and a header as it is, or a new one.
+// requestID returns the caller's request id if it is safe for logs and headers, or a new one.
 func requestID(h http.Header) string {
 	const longest = 128
 	if given := h.Values(requestIDHeader); len(given) == 1 && given[0] != "" && len(given[0]) <= longest && !strings.ContainsFunc(given[0], notInID) {
@@ -45,8 +45,8 @@ func notInID(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-_.:/+=", r)
 }
 
-// allowedMetadata is all that a service may know of a request's headers. Nothing else is
-// let through: least of all what would let a caller write metadata of his own.
+// allowedMetadata returns the metadata of the headers that services use. It drops all others, above all
+// those with which callers could set gRPC metadata.
 func allowedMetadata(h http.Header, requestID, from string) (metadata.MD, error) {
 	md := metadata.MD{"x-request-id": {requestID}}
 	if host, _, err := net.SplitHostPort(from); err == nil {
@@ -58,14 +58,14 @@ func allowedMetadata(h http.Header, requestID, from string) (metadata.MD, error)
 			continue
 		}
 		if len(values) > 1 {
-			return nil, fault.New(fault.InvalidArgument, "is there more than once", fault.Field(name), fault.Remedy("send the header once"))
+			return nil, fault.New(fault.InvalidArgument, "is set more than once", fault.Field(name), fault.Remedy("send the header once"))
 		}
 		if !printable(values[0]) {
-			return nil, fault.New(fault.InvalidArgument, "has characters that are not printable ASCII", fault.Field(name), fault.Remedy("use letters, digits and signs"))
+			return nil, fault.New(fault.InvalidArgument, "contains characters that are not printable ASCII", fault.Field(name), fault.Remedy("use printable ASCII characters"))
 		}
 		md.Set(name, values[0])
 	}
-	// A trace that cannot be read is no reason to refuse a request.
+	// An invalid trace does not fail a request.
 	if parent := h.Values("Traceparent"); len(parent) == 1 && printable(parent[0]) {
 		md.Set("traceparent", parent[0])
 		if traceState := strings.Join(h.Values("Tracestate"), ","); traceState != "" && printable(traceState) {
@@ -84,8 +84,8 @@ func printable(text string) bool {
 	return true
 }
 
-// outgoing says under which name a service's header goes out: how the caller stands by his
-// limits, that an answer was given before, and nothing else.
+// outgoing returns the HTTP name of a header that services set: the state of rate limits, and whether an
+// answer is a repeat. It drops all others.
 func outgoing(key string) (string, bool) {
 	switch key {
 	case intercept.RateLimit:

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// plainMask says that text is names of fields with commas between them.
+// plainMask reports whether a text is a list of field names separated by commas.
 func plainMask(text string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 	for path := range strings.SplitSeq(text, ",") {
@@ -35,7 +35,7 @@ func camelMask(m protoreflect.MessageDescriptor, data []byte) []byte {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return data // protojson says what is wrong
+		return data // protojson reports the error
 	}
 	var out []byte
 	copied := 0

@@ -37,8 +37,8 @@ type document struct {
 // object is a JSON object.
 type object = map[string]any
 
-// newDocument finishes what the generator has made of the contract: it knows the calls and
-// their messages, not what this edge makes of them.
+// newDocument completes the generated document: the generator knows calls and messages, but not the
+// behaviour of this edge.
 func newDocument(routes map[string]*route) (document, error) {
 	var root object
 	decoder := json.NewDecoder(bytes.NewReader(generatedOpenAPI))
@@ -79,13 +79,13 @@ func (d document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		w.Header().Set("Allow", allow)
-		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not possible at "+openAPIPath, fault.Remedy("use "+allow)))
+		problem.Write(w, r, fault.New(problem.MethodNotAllowed, r.Method+" is not supported at "+openAPIPath, fault.Remedy("use "+allow)))
 		return
 	}
 	r.Header = r.Header.Clone()
-	r.Header.Del("Range") // a part of a document is of no use, and a bad range no problem of ours
+	r.Header.Del("Range") // ranges are not supported
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache") // ask each time: the ETag makes it cheap
+	w.Header().Set("Cache-Control", "no-cache") // revalidate each time: the ETag makes it cheap
 	w.Header().Set("ETag", d.etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.body))
 }
@@ -97,7 +97,7 @@ type finisher struct {
 	examples map[string]object // of request bodies, by message
 }
 
-// at is an object inside objects; it is made where it is not there.
+// at returns a nested object, and creates it if it does not exist.
 func at(o object, path ...string) object {
 	for _, name := range path {
 		inner, ok := o[name].(object)
@@ -117,8 +117,8 @@ func (f *finisher) head() {
 		"title":   "Servo",
 		"version": "v1",
 		"summary": "Runs data pipelines for many tenants on PostgreSQL.",
-		"description": "Every answer that is no error has the status 200. Every error is a problem document (RFC 9457) with a stable type. " +
-			"Fields, query parameters and paths that the contract does not have are refused. Every answer carries X-Request-Id: the caller's, or a new one.",
+		"description": "Every successful answer has the status 200. Every error is a problem document (RFC 9457) with a stable type. " +
+			"Unknown fields, query parameters and paths are refused. Every answer has the header X-Request-Id: the caller's, or a new one.",
 		"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 	}
 	f.root["security"] = []any{object{"bearer": []any{}}, object{"apiKey": []any{}}, object{}} // a server may be open
@@ -164,8 +164,8 @@ func tagName(service string) string {
 // unwrap makes one paragraph of a comment's lines.
 func unwrap(comment any) string { return strings.Join(strings.Fields(fmt.Sprint(comment)), " ") }
 
-// wellKnown describes the messages that JSON writes in a form of their own, and mends what
-// the generator says about groups of which one field may be set.
+// wellKnown describes messages with their own form in JSON, and corrects the schemas of groups of which
+// one field may be set.
 func (f *finisher) wellKnown() {
 	f.schemas[timestampName] = object{"type": "string", "format": "date-time", "description": "A time by RFC 3339.", "examples": []any{"2026-01-31T12:00:00Z"}}
 	f.schemas[durationName] = object{"type": "string", "pattern": `^-?[0-9]+(\.[0-9]{1,9})?s$`, "description": "A duration in seconds.", "examples": []any{"1.5s"}}
@@ -226,7 +226,7 @@ func (f *finisher) operation(r *route, o object) error {
 	o["tags"] = []any{tagName(r.name[:strings.LastIndexByte(r.name, '.')])}
 	responses := at(o, "responses")
 	responses["default"] = ref("responses/Problem")
-	at(responses, "200")["description"] = "It worked."
+	at(responses, "200")["description"] = "Success."
 	at(responses, "200", "headers")[requestIDHeader] = ref("headers/RequestId")
 
 	parameters, _ := o["parameters"].([]any)
@@ -257,12 +257,12 @@ func (f *finisher) operation(r *route, o object) error {
 	return f.requestBody(r, o)
 }
 
-// streamDescription is what people need to know to read the stream.
-const streamDescription = "With Accept: text/event-stream. Each event has the id of its place in the run, its type (such as task.succeeded) as event and the Event as data. " +
-	"The last one is \"end\", with the Run as data; \"problem\" says why the stream broke off, with a problem document as data. " +
-	"A comment comes every 15 seconds. Go on after the last id with Last-Event-ID; after \"end\", do not come back."
+// streamDescription documents the stream.
+const streamDescription = "With Accept: text/event-stream. Each event has its position in the run as id, its type (such as task.succeeded) as event and the Event as data. " +
+	"The last one is \"end\", with the Run as data; \"problem\" reports why the stream ended early, with a problem document as data. " +
+	"The server sends a comment every 15 seconds. Continue after the last id with Last-Event-ID; do not reconnect after \"end\"."
 
-// takesIdempotencyKey says which calls can be made known by a key: all that change something.
+// takesIdempotencyKey reports whether a call accepts an idempotency key.
 func takesIdempotencyKey(call string) bool {
 	dot := strings.LastIndexByte(call, '.')
 	return intercept.TakesKey(access.Methods()["/"+call[:dot]+"/"+call[dot+1:]])
@@ -276,15 +276,14 @@ func (f *finisher) parameter(p object) {
 		return
 	}
 	delete(schema, "title")
-	delete(schema, "description") // the parameter's own says it
+	delete(schema, "description") // the parameter has its own
 	if text, ok := p["description"]; ok {
 		p["description"] = unwrap(text)
 	}
 }
 
-// requestBody leaves out what the path says already, says what must be there, and asks for
-// a body only then. The generator writes some of the requests out where they are used: here
-// all are schemas with a name.
+// requestBody removes the fields of the path from the body, sets the required fields, and requires a
+// body only if there are any. All requests become named schemas.
 func (f *finisher) requestBody(r *route, o object) error {
 	if _, ok := o["requestBody"]; !ok {
 		return nil // all of it is in the path
@@ -295,13 +294,13 @@ func (f *finisher) requestBody(r *route, o object) error {
 		return fmt.Errorf("the OpenAPI document has no schema %s: generate it again", name)
 	}
 	var required []any
-	said, _ := schema["required"].([]any)
+	declared, _ := schema["required"].([]any)
 	for _, field := range slices.Sorted(maps.Keys(at(schema, "properties"))) {
 		property := at(schema, "properties", field)
 		switch {
 		case slices.Contains(r.inPath, field):
 			delete(at(schema, "properties"), field)
-		case slices.Contains(said, any(field)) || refusesNothing(property):
+		case slices.Contains(declared, any(field)) || refusesNothing(property):
 			required = append(required, field)
 		}
 	}
@@ -317,8 +316,8 @@ func (f *finisher) requestBody(r *route, o object) error {
 	return nil
 }
 
-// refusesNothing reports whether a property's rules are broken by a value that is not there:
-// the contract takes that for the empty one.
+// refusesNothing reports whether an absent value violates the rules of a property: the contract treats
+// it as the empty value.
 func refusesNothing(property object) bool {
 	for _, rule := range []string{"minLength", "minItems", "minimum"} {
 		if least, ok := property[rule].(json.Number); ok && least != "0" && !strings.HasPrefix(least.String(), "-") {
@@ -369,7 +368,7 @@ func (f *finisher) components() {
 		"name": "Idempotency-Key", "in": "header", "description": "The same request with the same key, within a day, is answered as the first was, without its secrets; another request with it is a conflict (409).",
 		"schema": object{"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"},
 	}
-	parameters["LastEventID"] = object{"name": "Last-Event-ID", "in": "header", "description": "Of a stream: go on after the event with this id.", "schema": object{"type": "string", "maxLength": 100}}
+	parameters["LastEventID"] = object{"name": "Last-Event-ID", "in": "header", "description": "Continues a stream after the event with this id.", "schema": object{"type": "string", "maxLength": 100}}
 	parameters["After"] = object{"name": "after", "in": "query", "description": "Of a stream: the same as Last-Event-ID, which is stronger.", "schema": object{"type": "string", "maxLength": 100}}
 }
 

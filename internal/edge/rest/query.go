@@ -76,7 +76,7 @@ func parseQuery(raw string) (url.Values, error) {
 				return nil, fault.New(fault.InvalidArgument, "the query is not valid UTF-8", fault.Remedy("escape the bytes of UTF-8 text"))
 			}
 			if strings.ContainsFunc(text, unicode.IsControl) {
-				return nil, fault.New(fault.InvalidArgument, "the query has control characters", fault.Remedy("leave them out"))
+				return nil, fault.New(fault.InvalidArgument, "the query contains control characters", fault.Remedy("remove them"))
 			}
 		}
 	}
@@ -120,10 +120,10 @@ func (r *route) parametersRemedy() string {
 	if names := r.parameters(); len(names) > 0 {
 		return "use " + strings.Join(names, ", ")
 	}
-	return "this call has no query parameters"
+	return "this call takes no query parameters"
 }
 
-// badScalar says what is wrong with text as the value of a field, or "".
+// badScalar returns why a text is not a value of a field; empty if it is.
 func badScalar(field protoreflect.FieldDescriptor, text string) string {
 	switch field.Kind() {
 	case protoreflect.StringKind:
@@ -204,7 +204,7 @@ func enumValue(enum protoreflect.EnumDescriptor, text string) bool {
 	return err == nil && enum.Values().ByNumber(protoreflect.EnumNumber(number)) != nil
 }
 
-// enumList is the names that mean something: not the one for "not said".
+// enumList returns the names of an enum's values without the unspecified one.
 func enumList(enum protoreflect.EnumDescriptor) (names []string) {
 	for i := range enum.Values().Len() {
 		if v := enum.Values().Get(i); v.Number() != 0 {

@@ -1,8 +1,7 @@
-// Package rest is the HTTP edge of the API: the contract's REST paths through grpc-gateway,
-// and everything that the gateway does wrong by default, put right in one place. It calls
-// the services through a channel in the process, so that the interceptors of package api
-// run for REST too. It holds no logic of its own: what it refuses is what HTTP and JSON
-// forbid, never what a run or a tenant does.
+// Package rest is the HTTP edge of the API: the contract's REST paths through grpc-gateway, with
+// corrections of the gateway's defaults. It calls the services through a channel in the process, so that
+// REST passes the same interceptors as gRPC. It refuses only what HTTP and JSON forbid; rules about runs
+// and tenants are in other packages.
 package rest
 
 import (
@@ -29,9 +28,9 @@ import (
 // The limits of the edge.
 const (
 	MaxBody     = 4 << 20          // bytes of a request's body
-	keepAlive   = 15 * time.Second // between two signs of life of a silent stream
-	peekTimeout = 2 * time.Second  // how long a stream's first answer is waited for before it is opened
-	writeLimit  = 30 * time.Second // how long a stream's reader may take to read
+	keepAlive   = 15 * time.Second // between two comments of a silent stream
+	peekTimeout = 2 * time.Second  // how long a stream waits for its first message before it opens
+	writeLimit  = 30 * time.Second // for one write to a stream
 )
 
 // Edge answers REST.
@@ -48,17 +47,17 @@ type Edge struct {
 	gzips     sync.Pool // of *gzip.Writer: each has hundreds of kilobytes
 }
 
-// New is the handler of everything under /v1, and of /openapi.json.
+// New returns the handler of all paths under /v1, and of /openapi.json.
 func New(server *api.Server, log *slog.Logger) (http.Handler, error) {
 	return Over(Inside(server), log)
 }
 
-// Over is New over a channel that is there.
+// Over returns the same handler over an existing channel.
 func Over(channel grpc.ClientConnInterface, log *slog.Logger) (http.Handler, error) {
 	return over(channel, log)
 }
 
-// Inside is a channel to the services within the process, through their interceptors.
+// Inside returns a channel to the services within the process, through their interceptors.
 func Inside(server *api.Server) grpc.ClientConnInterface {
 	channel := (&inprocgrpc.Channel{}).WithServerUnaryInterceptor(server.Unary()).WithServerStreamInterceptor(server.Stream())
 	server.Register(channel)
@@ -71,8 +70,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	e := &Edge{log: log, keepAlive: keepAlive, peek: peekTimeout, gzips: sync.Pool{New: newGzip}}
-	// What reaches the services is what this package lets through, not what the gateway makes
-	// of the headers.
+	// Services receive the metadata that this package allows, not the gateway's mapping of headers.
 	channel = grpchan.InterceptClientConn(channel, onlyAllowedUnary, onlyAllowedStream)
 	e.runs = servov1.NewRunServiceClient(channel)
 	e.mux = runtime.NewServeMux(
@@ -97,7 +95,7 @@ func over(channel grpc.ClientConnInterface, log *slog.Logger) (*Edge, error) {
 	return e, w.err
 }
 
-// written is what an edge answers of the contract itself. Nobody changes it.
+// written has the answers that depend on the contract only. It is read-only.
 type written struct {
 	routes  map[string]*route // by method and pattern
 	methods []string          // that any path has
@@ -106,8 +104,8 @@ type written struct {
 	err     error
 }
 
-// contractWritten gives the one that all edges of the process share: it depends on nothing but
-// the contract, and to write it is most of what it takes to make an edge.
+// contractWritten returns the value that all edges of the process share, because it is expensive and
+// depends on the contract only.
 var contractWritten = sync.OnceValue(writeContract) //nolint:gochecknoglobals // see above
 
 func writeContract() (w written) {
@@ -153,12 +151,12 @@ func (e *Edge) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			in.Method = http.MethodGet
 		}
-		in.Header = http.Header{} // the gateway has its own ideas of them; what it cannot read it would log
+		in.Header = http.Header{} // the gateway would log headers that it cannot parse
 		e.mux.ServeHTTP(w, in)
 	}
 }
 
-// options says which methods a path has.
+// options answers with the methods of a path.
 func (e *Edge) options(w http.ResponseWriter, r *http.Request) {
 	allow := e.allowed(r)
 	if allow == "" {
@@ -169,7 +167,7 @@ func (e *Edge) options(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// notRouted answers what the gateway has found no handler for.
+// notRouted answers requests without a handler.
 func (e *Edge) notRouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
 	s := stateOf(r)
 	if s.probing {
@@ -181,15 +179,15 @@ func (e *Edge) notRouted(_ context.Context, _ *runtime.ServeMux, _ runtime.Marsh
 		return
 	}
 	w.Header().Set("Allow", allow)
-	problem.Write(w, r, fault.New(problem.MethodNotAllowed, fmt.Sprintf("%s is not possible at %s", s.original.Method, shorten(r.URL.Path)),
+	problem.Write(w, r, fault.New(problem.MethodNotAllowed, fmt.Sprintf("%s is not supported at %s", s.original.Method, shorten(r.URL.Path)),
 		fault.Remedy("use "+allow), fault.Value("allow", allow)))
 }
 
 func noSuchPath(r *http.Request) error {
-	return fault.New(fault.NotFound, "there is nothing at "+shorten(r.URL.Path), fault.Remedy("compare the path with "+openAPIPath))
+	return fault.New(fault.NotFound, "no such path: "+shorten(r.URL.Path), fault.Remedy("compare the path with "+openAPIPath))
 }
 
-// callFailed answers a call that was refused, or that could not be made.
+// callFailed answers a failed call.
 func (e *Edge) callFailed(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*body); ok && b.refused != nil {
 		err = b.refused // the generated code keeps only its text
@@ -200,8 +198,8 @@ func (e *Edge) callFailed(ctx context.Context, _ *runtime.ServeMux, _ runtime.Ma
 	problem.Write(w, r, err)
 }
 
-// panicked ends a request whose handler has panicked here; those of the services are caught
-// by their interceptor.
+// panicked ends a request whose handler panicked in this package. An interceptor catches panics of
+// services.
 func (e *Edge) panicked(w *writer, r *http.Request, caught any) {
 	if caught == http.ErrAbortHandler { //nolint:errorlint // it is this very value, never wrapped
 		panic(caught)
@@ -209,12 +207,12 @@ func (e *Edge) panicked(w *writer, r *http.Request, caught any) {
 	e.log.ErrorContext(r.Context(), "a request panicked", "method", r.Method, "path", r.URL.Path,
 		"panic", caught, "stack", string(debug.Stack()))
 	if w.started {
-		panic(http.ErrAbortHandler) // too late for an answer: the connection says so
+		panic(http.ErrAbortHandler) // too late for an answer: the connection is closed
 	}
 	problem.Write(w, r, fmt.Errorf("panic: %v", caught))
 }
 
-// shorten makes foreign text fit for a message.
+// shorten shortens foreign text for a message.
 func shorten(text string) string {
 	const longest = 200
 	if len(text) > longest {

@@ -33,7 +33,7 @@ type route struct {
 // variable is {name} or {name=pattern} in a template.
 var variable = regexp.MustCompile(`\{([a-z_]+)(=[^}]*)?\}`)
 
-// routes reads the contract: what the gateway's generated code was made from.
+// routes returns the routes of the contract, from which the gateway's code is generated.
 func routes() (byPattern map[string]*route, methods []string) {
 	byPattern = map[string]*route{}
 	for _, call := range intercept.Calls() {
@@ -46,7 +46,7 @@ func routes() (byPattern map[string]*route, methods []string) {
 	return byPattern, slices.Compact(methods)
 }
 
-// routesOf are the paths of a call: the one that it is known by, and others.
+// routesOf returns the paths of a call: its main path and additional ones.
 func routesOf(call protoreflect.MethodDescriptor) (found []*route) {
 	rule, _ := proto.GetExtension(call.Options(), annotations.E_Http).(*annotations.HttpRule)
 	if rule == nil {
@@ -80,7 +80,7 @@ func pathOf(rule *annotations.HttpRule) (method, template string) {
 	return "", ""
 }
 
-// pattern is a template as the gateway prints it.
+// pattern returns a template in the gateway's notation.
 func pattern(template string) string {
 	return variable.ReplaceAllStringFunc(template, func(v string) string {
 		if strings.Contains(v, "=") {
@@ -92,21 +92,21 @@ func pattern(template string) string {
 
 func key(method, pattern string) string { return method + " " + pattern }
 
-// check stands between the gateway's routing and its handlers. It refuses what they would
-// let pass, and gives run events as a stream to those who ask for one.
+// check runs between the gateway's routing and its handlers. It refuses invalid requests that they would
+// accept, and serves run events as a stream on request.
 func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		s := stateOf(r)
 		r.Header = s.original.Header
 		found, _ := runtime.HTTPPattern(r.Context())
 		route := e.routes[key(r.Method, found.String())]
-		// No name in a path has a colon: what looks like one is a verb of another method, or
-		// of nothing. The gateway takes it for a part of the name.
+		// No name in a path has a colon: such a path has the verb of another method, or of none. The
+		// gateway would treat it as part of the name.
 		if route == nil || slices.ContainsFunc(route.inPath, func(name string) bool { return strings.Contains(params[name], ":") }) {
 			e.notRouted(r.Context(), nil, nil, w, r, http.StatusNotFound)
 			return
 		}
-		s.original.Pattern = route.template // as http.ServeMux does: for who counts requests
+		s.original.Pattern = route.template // as http.ServeMux does, for metrics
 		if s.probing {
 			s.found = true
 			return
@@ -134,28 +134,26 @@ func (e *Edge) check(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		r.Body = b
-		r.Header = http.Header{} // what of them is let through was taken
+		r.Header = http.Header{} // the allowed ones are in the metadata
 		next(w, r, params)
 	}
 }
 
-// checkPath refuses paths that can name nothing, before anybody takes them for something
-// else.
+// checkPath refuses invalid paths, before a handler or proxy interprets them differently.
 func checkPath(r *http.Request) error {
 	switch path := r.URL.Path; {
 	case !utf8.ValidString(path):
 		return fault.New(fault.InvalidArgument, "the path is not valid UTF-8", fault.Remedy("escape the bytes of UTF-8 text"))
 	case strings.ContainsFunc(path, unicode.IsControl):
-		return fault.New(fault.InvalidArgument, "the path has control characters", fault.Remedy("leave them out"))
+		return fault.New(fault.InvalidArgument, "the path contains control characters", fault.Remedy("remove them"))
 	case strings.Contains(strings.ToLower(r.URL.RawPath), "%2f"):
-		// Whether an escaped slash is a slash is a question that proxies answer differently.
-		return fault.New(fault.InvalidArgument, "the path has an escaped slash", fault.Remedy("write the slash as it is: assets/namespace/name"))
+		// Proxies treat an escaped slash differently.
+		return fault.New(fault.InvalidArgument, "the path contains an escaped slash", fault.Remedy("write the slash unescaped: assets/namespace/name"))
 	}
 	return nil
 }
 
-// checkParams refuses numbers in the path that are not written as people write them: the
-// gateway would take 010 for eight.
+// checkParams refuses numbers in the path that are not decimal: the gateway would parse 010 as eight.
 func checkParams(r *route, params map[string]string) error {
 	for _, name := range r.inPath {
 		field := r.input.Fields().ByTextName(name)
@@ -169,8 +167,8 @@ func checkParams(r *route, params map[string]string) error {
 	return nil
 }
 
-// allowed is the methods of a path, as the header Allow lists them; "" if it has none. The
-// gateway is asked, so that the two never disagree.
+// allowed returns the methods of a path for the header Allow; empty if it has none. It probes the
+// gateway, so that the two agree.
 func (e *Edge) allowed(r *http.Request) string {
 	var allow []string
 	for _, method := range e.methods {
