@@ -67,7 +67,7 @@ type Client struct {
 	close    context.CancelFunc
 }
 
-// New makes a client. It connects at the first call.
+// New creates a client. It connects at the first call.
 func New(options Options) (*Client, error) {
 	addresses, https, err := parseServers(options.Servers)
 	if err != nil {

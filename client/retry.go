@@ -71,7 +71,7 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, keyHeader, key)
 }
 
-// unary makes a call and repeats it as long as that does no harm and may help.
+// unary makes a call and repeats it while that is safe and useful.
 func (c *Client) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	kind := repeats(method)
 	ownKey := false

@@ -51,7 +51,7 @@ func (s adminService) GetDispatch(ctx context.Context, _ *servov1.GetDispatchReq
 	return s.dispatchStatus(ctx, dispatch)
 }
 
-// maxHeld is how many held tasks an answer names.
+// maxHeld bounds the leased tasks in an answer.
 const maxHeld = 20
 
 func (s adminService) dispatchStatus(ctx context.Context, dispatch store.Switch) (*servov1.DispatchStatus, error) {
@@ -103,7 +103,7 @@ func (s assetService) ResumeAsset(ctx context.Context, req *servov1.ResumeAssetR
 	return &servov1.ResumeAssetResponse{WasPaused: changed}, nil
 }
 
-// pauses are the pauses of a workspace by asset.
+// pauses returns the pauses of a workspace by asset.
 func (s assetService) pauses(ctx context.Context, tenant, workspace string) (map[string]*servov1.AssetPause, error) {
 	owner, err := s.tenants.ID(ctx, tenant)
 	if err != nil {

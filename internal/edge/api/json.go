@@ -13,14 +13,14 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Values travel as google.protobuf.Value and are kept as JSON. What goes in is written here
-// and not by a library: it is on the way of every result, and it must name the place of
-// what JSON or the database cannot hold.
+// Values are google.protobuf.Value in messages and JSON in the database. They are encoded here and not
+// by a library, because every result passes here, and errors must name the field that JSON or the
+// database cannot represent.
 
 // maxDepth bounds objects and arrays inside each other.
 const maxDepth = 100
 
-// jsonOf writes a value as JSON; nil if there is none.
+// jsonOf encodes a value as JSON; nil if it is not set.
 func jsonOf(field string, v *structpb.Value) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -29,7 +29,7 @@ func jsonOf(field string, v *structpb.Value) (json.RawMessage, error) {
 	return w.finish(field, w.value(v, 0))
 }
 
-// jsonOfStruct writes an object as JSON; nil if there is none.
+// jsonOfStruct encodes an object as JSON; nil if it is not set.
 func jsonOfStruct(field string, s *structpb.Struct) (json.RawMessage, error) {
 	if s == nil {
 		return nil, nil
@@ -41,7 +41,7 @@ func jsonOfStruct(field string, s *structpb.Struct) (json.RawMessage, error) {
 // valueWriter appends JSON. Keys are sorted, so that equal values have equal text.
 type valueWriter struct{ out []byte }
 
-// unwritable is a value that has no JSON form, with its place.
+// unwritable is a value without a JSON form, with its path.
 type unwritable struct{ path, message, remedy string }
 
 func (u *unwritable) under(step string) *unwritable {
@@ -77,7 +77,7 @@ func (w *valueWriter) value(v *structpb.Value, depth int) *unwritable {
 	case *structpb.Value_ListValue:
 		return w.array(kind.ListValue.GetValues(), depth)
 	default:
-		return &unwritable{message: "is a value of no kind", remedy: "send null for nothing"}
+		return &unwritable{message: "has no kind", remedy: "send null for an empty value"}
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (w *valueWriter) array(values []*structpb.Value, depth int) *unwritable {
 }
 
 func tooDeep() *unwritable {
-	return &unwritable{message: fmt.Sprintf("has more than %d objects and arrays inside each other", maxDepth), remedy: "send flatter data"}
+	return &unwritable{message: fmt.Sprintf("is nested more than %d levels deep", maxDepth), remedy: "send flatter data"}
 }
 
 // Beyond these, numbers are written with an exponent, as JavaScript does.
@@ -147,7 +147,7 @@ func (w *valueWriter) number(f float64) *unwritable {
 
 const hexDigits = "0123456789abcdef"
 
-// text writes a string. It is UTF-8: protobuf lets nothing else through.
+// text encodes a string. It is UTF-8, which protobuf ensures.
 func (w *valueWriter) text(s string) *unwritable {
 	w.out = append(w.out, '"')
 	plain := 0 // what was not written yet
@@ -174,29 +174,29 @@ func (w *valueWriter) text(s string) *unwritable {
 	return nil
 }
 
-// valueOf reads JSON that was kept; nil if there is none.
+// valueOf decodes stored JSON; nil if there is none.
 func valueOf(data json.RawMessage) (*structpb.Value, error) {
 	if len(data) == 0 {
-		return nil, nil //nolint:nilnil // nothing was kept
+		return nil, nil //nolint:nilnil // nothing is stored
 	}
 	var tree any
 	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, fmt.Errorf("read kept JSON: %w", err)
+		return nil, fmt.Errorf("decode stored JSON: %w", err)
 	}
 	return structpb.NewValue(tree)
 }
 
-// structOf reads an object that was kept; nil if there is none.
+// structOf decodes a stored object; nil if there is none.
 func structOf(data json.RawMessage) (*structpb.Struct, error) {
 	if len(data) == 0 {
-		return nil, nil //nolint:nilnil // nothing was kept
+		return nil, nil //nolint:nilnil // nothing is stored
 	}
 	if string(data) == "{}" {
 		return &structpb.Struct{}, nil
 	}
 	var tree map[string]any
 	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, fmt.Errorf("read a kept JSON object: %w", err)
+		return nil, fmt.Errorf("decode a stored JSON object: %w", err)
 	}
 	return structpb.NewStruct(tree)
 }

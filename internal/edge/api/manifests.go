@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// deployed is a deployment that can be read and planned.
+// deployed is a parsed deployment.
 type deployed struct {
 	id       id.Deployment
 	manifest *asset.Manifest
@@ -18,8 +18,7 @@ type deployed struct {
 	planner  *plan.Planner
 }
 
-// manifests keeps the deployments that were read lately. They never change, so nothing in
-// it can be stale.
+// manifests caches recently read deployments, which never change.
 type manifests struct {
 	store *store.Store
 
@@ -27,15 +26,14 @@ type manifests struct {
 	latest map[id.Deployment]*deployed
 }
 
-// maxManifests bounds the cache. Past it, everything is forgotten and read again: simple,
-// and rare enough.
+// maxManifests bounds the cache. Beyond it the cache is cleared.
 const maxManifests = 100
 
 func newManifests(s *store.Store) *manifests {
 	return &manifests{store: s, latest: map[id.Deployment]*deployed{}}
 }
 
-// active gives the deployment that new runs of a workspace use.
+// active returns the active deployment of a workspace.
 func (m *manifests) active(ctx context.Context, tenant id.Tenant, workspace string) (*deployed, error) {
 	view, err := m.store.ActiveDeployment(ctx, tenant, orDefault(workspace))
 	if err != nil {
@@ -44,7 +42,7 @@ func (m *manifests) active(ctx context.Context, tenant id.Tenant, workspace stri
 	return m.read(view.Deployment)
 }
 
-// of gives a deployment by its id, and reads its manifest only if it is not known.
+// of returns a deployment by its id, from the cache if possible.
 func (m *manifests) of(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (*deployed, error) {
 	m.mu.Lock()
 	found, ok := m.latest[deployment]
@@ -59,7 +57,7 @@ func (m *manifests) of(ctx context.Context, tenant id.Tenant, deployment id.Depl
 	return m.read(view.Deployment)
 }
 
-// read parses a deployment, or finds it parsed.
+// read parses a deployment, or returns it from the cache.
 func (m *manifests) read(d store.Deployment) (*deployed, error) {
 	m.mu.Lock()
 	found, ok := m.latest[d.ID]

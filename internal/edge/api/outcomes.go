@@ -16,7 +16,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// maxNextSlots is how many slots that come are counted.
+// maxNextSlots bounds the counted future slots.
 const maxNextSlots = 1000
 
 // GetOutcomes implements servov1.ConfigServiceServer.
@@ -28,8 +28,8 @@ func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomes
 	key, name := found.Key(), cmp.Or(req.GetTimezone(), found.Spec.Timezone, "UTC")
 	zone, err := schedule.Location(name)
 	if err != nil {
-		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q, which is no time zone", name), fault.Field("timezone"),
-			fault.Remedy("send a name of the IANA database, such as Europe/Berlin"))
+		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%.100q is not a time zone", name), fault.Field("timezone"),
+			fault.Remedy("use an IANA name, such as Europe/Berlin"))
 	}
 	now, err := s.clock(ctx, key.Tenant)
 	if err != nil {
@@ -70,7 +70,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// outcomeDays are days of a zone and what is counted of them.
+// outcomeDays counts outcomes by day of a time zone.
 type outcomeDays struct {
 	bounds []time.Time // where each begins; the last is where the last ends
 	days   []*servov1.DayOutcomes

@@ -30,8 +30,7 @@ func workerToProto(w store.WorkerView) *servov1.Worker {
 	return out
 }
 
-// addPresence adds the servers that live, and the pools by what waits in them and who serves
-// them.
+// addPresence adds the live servers, and the pools with their queues and workers.
 func (s statusService) addPresence(ctx context.Context, answer *servov1.Status) error {
 	depths, err := s.store.PoolDepths(ctx)
 	if err != nil {

@@ -129,7 +129,7 @@ type wouldBeConfig struct {
 	unsaved bool // it has no id yet that would stay
 }
 
-// wouldBe is what the configs of a request would become if they were saved.
+// wouldBe returns the configs of a request as they would be saved.
 func (s simulationService) wouldBe(ctx context.Context, owner id.Tenant, req *servov1.SimulateRequest) ([]wouldBeConfig, error) {
 	if len(req.GetConfigs()) == 0 {
 		return nil, nil

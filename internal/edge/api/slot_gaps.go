@@ -8,7 +8,7 @@ import (
 	"go.arco.dev/servo/internal/domain/config"
 )
 
-// maxLedger bounds the entries of a ledger that are held against a history at once.
+// maxLedger bounds the entries of a ledger that are compared at once.
 const maxLedger = 1_000_000
 
 // FindHoles implements servov1.ConfigServiceServer.
@@ -22,7 +22,7 @@ func (s configService) FindHoles(ctx context.Context, req *servov1.FindHolesRequ
 		return nil, err
 	}
 	if len(l.Fired)+len(l.Ranges) >= maxLedger {
-		return nil, fault.New(fault.LimitExceeded, "the ledger has more than a million entries", fault.Field("config"), fault.Remedy("ask again when its retention has passed"))
+		return nil, fault.New(fault.LimitExceeded, "the ledger has more than a million entries", fault.Field("config"), fault.Remedy("retry after retention has deleted old entries"))
 	}
 	holes, err := config.Holes(l.Events, l.Fired, l.Ranges, l.DecidedUntil)
 	if err != nil {

@@ -35,8 +35,8 @@ func (s runService) ListRunEvents(ctx context.Context, req *servov1.ListRunEvent
 	return &servov1.ListRunEventsResponse{Events: events, NextPageToken: next}, err
 }
 
-// publish turns what is recorded into what people may read: states by their names, and not
-// the numbers by which a worker proves that it holds a lease.
+// publish turns recorded data into public data: with names of states, and without the tokens that prove
+// a lease.
 func publish(kind event.Type, data *structpb.Struct) {
 	switch kind {
 	case run.RunEnded{}.EventType():

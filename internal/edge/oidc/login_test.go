@@ -148,7 +148,7 @@ func TestLogin(t *testing.T) {
 			answering(http.StatusBadRequest, `{"error": "seen"}`)(w, r)
 		})
 		address, a = posts.begin()
-		posts.refused(a, posts.agree(address), fault.Unavailable, "ACME says: seen")
+		posts.refused(a, posts.agree(address), fault.Unavailable, "ACME refused the login: seen")
 	})
 
 	t.Run("an issuer that is away is tried again, and one that takes no logins says so", func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestLoginRefused(t *testing.T) {
 		answer := d.agree(address)
 		_, err := d.Finish(t.Context(), a, answer)
 		require.NoError(t, err)
-		d.refused(a, answer, fault.Forbidden, "has ended already")
+		d.refused(a, answer, fault.Forbidden, "has already ended")
 	})
 
 	t.Run("a code of somebody else's login is of no use: the verifier is another one", func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestLoginRefused(t *testing.T) {
 		answer := d.agree(address)
 		other, _ := d.begin()
 		answer.Set("code", d.agree(other).Get("code"))
-		d.refused(mine, answer, fault.Forbidden, "has ended already")
+		d.refused(mine, answer, fault.Forbidden, "has already ended")
 		require.Contains(t, d.log.String(), "not the verifier of the code")
 	})
 
@@ -292,8 +292,8 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 		message string
 		logged  string
 	}{
-		"an error":          {answering(http.StatusBadRequest, `{"error": "invalid_client", "error_description": "<b>no</b>"}`), "ACME says: invalid_client", "invalid_client <b>no</b>"},
-		"an error with 200": {answering(http.StatusOK, `{"error": "invalid_client"}`), "ACME says: invalid_client", "invalid_client"},
+		"an error":          {answering(http.StatusBadRequest, `{"error": "invalid_client", "error_description": "<b>no</b>"}`), "ACME refused the login: invalid_client", "invalid_client <b>no</b>"},
+		"an error with 200": {answering(http.StatusOK, `{"error": "invalid_client"}`), "ACME refused the login: invalid_client", "invalid_client"},
 		"a failure":         {answering(http.StatusInternalServerError, "<html>"+secret), "returned an unexpected answer", "500"},
 		"garbage":           {answering(http.StatusOK, "\x00\x01"), "returned an unexpected answer", "parse"},
 		"nothing":           {answering(http.StatusOK, ""), "returned an unexpected answer", "parse"},
@@ -319,7 +319,7 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 			answer := d.agree(address)
 			d.from.Answer(c.answer)
 			code := fault.Unavailable
-			if strings.Contains(c.message, "believed") {
+			if strings.Contains(c.message, "accept") {
 				code = fault.Forbidden
 			}
 			d.refused(a, answer, code, c.message)
@@ -332,7 +332,7 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 		d := newDesk(t, nil)
 		d.Crowd()
 		address, a := d.begin()
-		d.refused(a, d.agree(address), fault.Unavailable, "too many people")
+		d.refused(a, d.agree(address), fault.Unavailable, "too many concurrent logins")
 	})
 }
 
