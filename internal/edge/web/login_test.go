@@ -223,7 +223,7 @@ func TestLoginDoor(t *testing.T) {
 		"with another state": {path: func(_ *door, path string) string { return strings.Replace(path, "state=", "state=x", 1) }},
 		"for the second time, with a cookie that somebody has kept": {path: func(d *door, path string) string {
 			return path
-		}, says: "ended already"},
+		}, says: "already ended"},
 	} {
 		t.Run("no session for who comes back "+name, func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +323,7 @@ func TestLoginDoor(t *testing.T) {
 		d.from.Down(true)
 		answer, body := d.ask("/ui/login/with/issuer", nil)
 		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
-		require.Contains(t, body, "ACME cannot be reached")
+		require.Contains(t, body, "ACME is unreachable")
 		require.Contains(t, body, `name="key"`)
 		answer, _ = d.ask("/ui/login/with/other", nil)
 		require.Equal(t, http.StatusNotFound, answer.StatusCode)
