@@ -14,7 +14,7 @@ import (
 )
 
 // ofParsers is how parsers of Go speak.
-const ofParsers = `strconv\.|time: |json: |yaml: |proto:|cannot unmarshal|invalid character|invalid syntax|parsing |parse "|unexpected token|syntax error|unexpected EOF|unexpected end|base64|UUID length|value out of range|google\.protobuf`
+const ofParsers = `strconv\.|time: |json: |yaml: |proto:|cannot unmarshal|invalid character|invalid syntax|parsing |parse "|unexpected token|syntax error|unexpected EOF|unexpected end of JSON|base64|UUID length|value out of range|google\.protobuf`
 
 // TestErrorsOfParsersAreExplained sends what cannot be read, as body and as query.
 func TestErrorsOfParsersAreExplained(t *testing.T) {
