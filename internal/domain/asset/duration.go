@@ -1,71 +1,9 @@
 package asset
 
-import (
-	"fmt"
-	"regexp"
-	"strings"
-	"time"
-)
+import "go.arco.dev/servo/internal/base/duration"
 
 // Duration is a time.Duration that is written as text: "90s", "1h30m".
-type Duration time.Duration
-
-// durationPattern is narrower than time.ParseDuration, so that the published schema can state the
-// same rule: whole numbers with units, no signs, no fractions.
-var durationPattern = regexp.MustCompile(`^([0-9]{1,12}(ms|h|m|s))+$`)
-
-// maxDurationText is the maximum length of a duration's text.
-const maxDurationText = 40
+type Duration = duration.Duration
 
 // ParseDuration parses a duration such as 1h30m.
-func ParseDuration(text string) (Duration, error) {
-	if len(text) > maxDurationText || !durationPattern.MatchString(text) {
-		return 0, fmt.Errorf("%q is not a duration such as 90s or 1h30m", clip(text))
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is too long a duration", text)
-	}
-	return Duration(d), nil
-}
-
-// Std returns the duration as a time.Duration.
-func (d Duration) Std() time.Duration { return time.Duration(d) }
-
-// String returns the shortest text that ParseDuration accepts: 1h, not 1h0m0s, and 1s500ms.
-func (d Duration) String() string {
-	std := time.Duration(d)
-	if ms := std % time.Second; ms > 0 && ms%time.Millisecond == 0 {
-		text := fmt.Sprintf("%dms", ms.Milliseconds())
-		if std > time.Second {
-			text = Duration(std-ms).String() + text
-		}
-		return text
-	}
-	text := std.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// MarshalText writes a text that UnmarshalText reads.
-func (d Duration) MarshalText() ([]byte, error) {
-	if std := time.Duration(d); std < 0 || std%time.Millisecond != 0 {
-		return nil, fmt.Errorf("%s is not a whole number of milliseconds", std)
-	}
-	return []byte(d.String()), nil
-}
-
-// UnmarshalText reads what MarshalText writes, and every duration of a manifest.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := ParseDuration(string(text))
-	if err != nil {
-		return err
-	}
-	*d = parsed
-	return nil
-}
+func ParseDuration(text string) (Duration, error) { return duration.Parse(text) }

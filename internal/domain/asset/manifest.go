@@ -3,6 +3,8 @@ package asset
 import (
 	"encoding/json"
 	"time"
+
+	"go.arco.dev/servo/internal/domain/quality"
 )
 
 // Version is the manifest version that this package reads and writes.
@@ -39,6 +41,11 @@ type Asset struct {
 	Exec        *Exec    `json:"exec,omitempty"`
 	HTTP        *HTTP    `json:"http,omitempty"`
 	Go          *Go      `json:"go,omitempty"`
+
+	// Output, if set, makes the asset versioned: each success writes a version of it.
+	Output     *quality.Output `json:"output,omitempty"`
+	Checks     []quality.Check `json:"checks,omitempty"`
+	Quarantine bool            `json:"quarantine,omitempty"`
 }
 
 // Exec is an asset that a command on the worker's machine produces.

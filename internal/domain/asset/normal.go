@@ -48,6 +48,7 @@ func (a *Asset) normalise() {
 	if a.Go != nil && a.Go.Handler == "" {
 		a.Go.Handler = a.Key
 	}
+	a.normaliseQuality()
 }
 
 // normalised returns nil for an empty policy.
@@ -87,15 +88,7 @@ func (p *Pipeline) normalise() {
 
 // normalise converts declared values into canonical form; validation has checked that they have one.
 func (p *Parameter) normalise() {
-	canonical := func(raw json.RawMessage) json.RawMessage {
-		if c, err := canon.JSON(raw); err == nil {
-			return c
-		}
-		return raw
-	}
-	if p.Default != nil {
-		p.Default = canonical(p.Default)
-	}
+	p.Default = canonical(p.Default)
 	for i := range p.Enum {
 		p.Enum[i] = canonical(p.Enum[i])
 	}

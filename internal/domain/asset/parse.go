@@ -109,6 +109,7 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 		a.Go = &Go{Handler: g.text("handler")}
 		g.close()
 	}
+	decodeQuality(o, &a)
 	o.close()
 	return a
 }

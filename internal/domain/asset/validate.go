@@ -99,6 +99,7 @@ func (a *Asset) validate(found *violations, path string) {
 	words(found, path+".tags", a.Tags, MaxTags, tagPattern, "is not a valid tag", "use lower case letters, digits, '_', '-', '.' and ':', at most 63")
 	words(found, path+".owners", a.Owners, MaxOwners, ownerPattern, "is not a valid owner", "write a team or an address, such as data-platform or ann@example.com")
 	a.validateCode(found, path)
+	a.validateQuality(found, path)
 }
 
 func (a *Asset) validateCode(found *violations, path string) {
