@@ -141,8 +141,8 @@ applied after a confirmation. If the config was changed meanwhile, nothing is ap
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(file) }() // a leftover is in the temporary directory
-		documents, err := readConfigs(s.cmd, file, c.GetWorkspace())
+		defer func() { _ = os.Remove(file) }()                       // a leftover is in the temporary directory
+		documents, err := readConfigs(s.cmd, file, c.GetWorkspace()) //nolint:contextcheck // the command has the same context
 		if err != nil {
 			return err
 		}

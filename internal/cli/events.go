@@ -48,7 +48,7 @@ for at least 7 days: nothing runs twice.`,
 			return nil, usageFault(s.cmd, "--key is missing: give a key that identifies this event, the same for each repeat")
 		}
 		req := &servov1.SendEventRequest{Tenant: s.Tenant, Workspace: s.Workspace, Name: s.args[0], DedupeKey: key, Reason: s.reason}
-		object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) {
+		object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) { //nolint:contextcheck // the command has the same context
 			declared, err := listenerParameters(ctx, s, req)
 			return declared, false, err // the server refuses undeclared ones
 		})

@@ -21,7 +21,7 @@ func readInput(cmd *cobra.Command, field, name string, limit int) ([]byte, error
 	if name == stdinName {
 		from = cmd.InOrStdin()
 	} else {
-		file, err := os.Open(environmentOf(cmd.Context()).path(name)) //nolint:gosec // the user names the file: that is the purpose
+		file, err := os.Open(environmentOf(cmd.Context()).path(name))
 		if err != nil {
 			return nil, unreadable(field, name, err)
 		}

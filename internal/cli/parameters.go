@@ -80,7 +80,7 @@ func (p *parameters) object(cmd *cobra.Command) (map[string]any, error) {
 
 // ofServer reads the flags for a request.
 func (p *parameters) ofServer(ctx context.Context, s *session, req *servov1.TriggerRunRequest) (*structpb.Struct, error) {
-	object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) { return deployedParameters(ctx, s, req) })
+	object, err := p.read(s.cmd, func() ([]asset.Parameter, bool, error) { return deployedParameters(ctx, s, req) }) //nolint:contextcheck // the command has the same context
 	if err != nil || object == nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func TestSimulator(t *testing.T) {
 	w.Go("/ui/simulator?days=14&tenant=" + tenant)
 	require.Equal(t, 2, w.Count("svg.draw path.area"))
 	require.Positive(t, w.Count("svg.draw circle")) // peaks
-	w.See("Overlapping configs")       // 30 s between runs of a minute
+	w.See("Overlapping configs")                    // 30 s between runs of a minute
 	w.Click(`main table a`)
 	w.See("every 30s")
 }

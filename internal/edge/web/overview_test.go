@@ -18,8 +18,8 @@ func TestOverview(t *testing.T) {
 		w.Go("/ui/")
 		w.See("no late or failed runs")
 		run := w.trigger(tenant)
-		w.See("no live worker can run the queued tasks")      // without a reload
-		w.Click("#running-" + run.GetId() + " a") // one
+		w.See("no live worker can run the queued tasks") // without a reload
+		w.Click("#running-" + run.GetId() + " a")        // one
 		w.See("Why it waits")
 		w.See("no worker")
 		w.complete(w.claim())
