@@ -158,3 +158,22 @@ func Transitions(zone string, from, until time.Time) []Transition {
 	}
 	return all
 }
+
+// Zone is a time zone of the embedded data.
+type Zone struct{ zone *zone }
+
+// FindZone returns a zone by its IANA name.
+func FindZone(name string) (Zone, error) {
+	z, err := findZone(name)
+	return Zone{z}, err
+}
+
+// Name returns the IANA name.
+func (z Zone) Name() string { return z.zone.name }
+
+// Offset returns the offset from UTC at an instant, and the instant until which it holds. All are in
+// seconds, since 1970 or east of Greenwich.
+func (z Zone) Offset(instant int64) (offset, until int64) {
+	s := z.zone.segment(instant)
+	return s.offset, s.until
+}
