@@ -71,7 +71,7 @@ func TestLoginWithProvider(t *testing.T) {
 	w.Click("a.button")
 	w.Until(`document.querySelector("#agree")`)
 	w.Click("#agree")
-	w.See(`ACME says: access_denied: <img src=x`)
+	w.See(`ACME refused the login: access_denied: <img src=x`)
 	require.NotEqual(t, "owned", browser.Eval[string](w, "document.title"))
 }
 
