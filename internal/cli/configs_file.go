@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,7 +169,8 @@ func (r *configReader) document(d *document, value any) {
 		"enabled":   func(v any) bool { on, ok := v.(bool); d.input.Enabled = &on; return ok },
 	} {
 		if given, ok := fields[name]; ok && !take(given) {
-			check.wrong(name, "is "+valueKind(given), remedyFor(given))
+			what := map[string]string{"enabled": "true or false"}[name]
+			check.is(false, name, cmp.Or(what, "text"), given)
 		}
 		delete(fields, name)
 	}
@@ -335,12 +337,14 @@ func (c specCheck) message(path string, of protoreflect.MessageDescriptor, value
 		_, ok := value.(map[string]any)
 		return c.is(ok, path, "an object", value)
 	}
-	fields, ok := value.(map[string]any)
-	if !c.is(ok, path, "an object", value) {
-		return false
-	}
 	for i := range of.Fields().Len() {
 		known = append(known, of.Fields().Get(i).TextName())
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		slices.Sort(known)
+		c.wrong(path, "must be an object, is "+valueKind(value), "write an object with fields of this list: "+strings.Join(known, ", "))
+		return false
 	}
 	good := true
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -402,7 +406,7 @@ func (c specCheck) scalar(path string, of protoreflect.FieldDescriptor, value an
 // is reports a value of the wrong type.
 func (c specCheck) is(ok bool, path, what string, value any) bool {
 	if !ok {
-		c.wrong(path, "must be "+what+", is "+valueKind(value), remedyFor(value))
+		c.wrong(path, "must be "+what+", is "+valueKind(value), remedyFor(what, value))
 	}
 	return ok
 }
@@ -424,13 +428,15 @@ func valueKind(value any) string {
 	}
 }
 
-func remedyFor(value any) string {
-	switch value.(type) {
-	case nil:
+func remedyFor(what string, value any) string {
+	if value == nil {
 		return "remove it, or set a value"
-	case bool, float64:
-		return fmt.Sprintf("write it as it must be; in quotes it is text: %q", fmt.Sprint(value))
-	default:
-		return "write it as it must be"
 	}
+	switch value.(type) {
+	case bool, float64:
+		if what == "text" {
+			return fmt.Sprintf("put it in quotes: %q", fmt.Sprint(value))
+		}
+	}
+	return "write " + what
 }

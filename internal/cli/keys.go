@@ -111,7 +111,7 @@ A worker key claims tasks of the pools that --pool names, and permits nothing el
 		if s.cmd.Flags().Changed("workspace") { // the workspace of the settings does not restrict a key
 			req.Workspace = s.Workspace
 		}
-		if expires != 0 {
+		if s.cmd.Flags().Changed("expires-in") {
 			req.ExpiresIn = durationpb.New(expires)
 		}
 		return s.client.Keys().CreateKey(ctx, req)

@@ -91,17 +91,43 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// unknownWord returns the word after a group that names none of its commands. Flags after it are
-// unknown to the group.
+// unknownWord returns the word after a group that names none of its commands. Flags around it are
+// unknown to the group, so those before it are skipped by the definitions of its commands.
 func unknownWord(cmd *cobra.Command, args []string) (string, bool) {
 	if !cmd.HasSubCommands() {
 		return "", false
 	}
 	_, rest, err := cmd.Root().Find(args)
-	if err != nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
-		return "", false
+	for err == nil && len(rest) > 0 {
+		word := rest[0]
+		if !strings.HasPrefix(word, "-") {
+			return word, true
+		}
+		flag := childFlag(cmd, word)
+		if flag == nil {
+			break
+		}
+		rest = rest[1:]
+		if flag.NoOptDefVal == "" && !strings.Contains(word, "=") && len(rest) > 0 {
+			rest = rest[1:]
+		}
 	}
-	return rest[0], true
+	return "", false
+}
+
+// childFlag returns the definition of a flag, such as -t or --tenant=acme, in a command of the group.
+func childFlag(group *cobra.Command, word string) *pflag.Flag {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	for _, child := range group.Commands() {
+		flag := child.Flags().Lookup(name)
+		if len(name) == 1 {
+			flag = child.Flags().ShorthandLookup(name)
+		}
+		if flag != nil {
+			return flag
+		}
+	}
+	return nil
 }
 
 // group builds a command that only contains others. Without one it shows its help; with

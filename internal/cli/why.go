@@ -118,5 +118,7 @@ func whyText(w io.Writer, p palette, why *servov1.Explanation, now time.Time) {
 	for i, b := range why.GetBlockers() {
 		fmt.Fprintf(w, "%3d. %s  %s\n     %s\n", i+1, b.GetCode(), clean(b.GetMessage()), clean(b.GetRemedy()))
 	}
-	fmt.Fprintf(w, "then: %s\n", clean(why.GetNext()))
+	if next := why.GetNext(); next != "" {
+		fmt.Fprintf(w, "then: %s\n", clean(next))
+	}
 }

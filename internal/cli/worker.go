@@ -85,6 +85,9 @@ func startWorker(cmd *cobra.Command, options servo.WorkerOptions, keyFile string
 	if options.Logger, err = log.logger(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
+	if cmd.Flags().Changed("lease") && options.Lease == 0 {
+		return fault.Invalid("--lease", "is 0s", "give at least 1s, or leave it out for the default")
+	}
 	if err := checkDirectory(options.Exec.Dir); err != nil {
 		return err
 	}

@@ -8,10 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
 )
@@ -66,7 +65,7 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 			request.Host = value
 		}
 	}
-	request.Header.Set("Idempotency-Key", task.Lease().GetTask()+"/"+strconv.Itoa(int(task.Lease().GetAttempt())))
+	request.Header.Set("Idempotency-Key", idempotencyKey(task.Lease()))
 	telemetry.SetHeaders(request.Header, traceOf(ctx))
 	response, err := h.client.Do(request)
 	if err != nil {
@@ -125,7 +124,7 @@ func statusError(response *http.Response, answer []byte) error {
 		Details: map[string]any{"status": status, "answer": cut(storable(string(answer)), maxExcerpt)},
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		failure.RetryAfter = retryAfter(response.Header, time.Now())
+		failure.RetryAfter = netguard.RetryAfter(response.Header, time.Now(), maxRetryAfter)
 	}
 	if status >= 300 && status < 400 {
 		failure.Message += " to " + response.Header.Get("Location")
@@ -134,19 +133,8 @@ func statusError(response *http.Response, answer []byte) error {
 	return failure
 }
 
-// retryAfter returns the delay that an endpoint requests: in seconds, or until a date by the
-// endpoint's own clock if it sends one. 0 is none; long delays are capped.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	until, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	if its, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = its
-	}
-	return min(max(until.Sub(now), 0), maxRetryAfter)
+// idempotencyKey returns the key of all calls of an attempt. The fencing token tells attempts apart
+// that have the same number before and after a restore of the database.
+func idempotencyKey(lease *servov1.Lease) string {
+	return fmt.Sprintf("%s:%d:%d", lease.GetTask(), lease.GetAttempt(), lease.GetFencingToken())
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -60,7 +61,7 @@ func TestHTTP(t *testing.T) {
 		require.Equal(t, "PUT", seen.Method)
 		require.Equal(t, "application/json", seen.Header.Get("Content-Type"))
 		require.Equal(t, "data", seen.Header.Get("X-Team"))
-		require.Equal(t, got.lease.GetTask()+"/1", seen.Header.Get("Idempotency-Key"))
+		require.Equal(t, fmt.Sprintf("%s:1:%d", got.lease.GetTask(), got.lease.GetFencingToken()), seen.Header.Get("Idempotency-Key"))
 		require.Equal(t, "gold/report", body["asset"])
 		require.Equal(t, map[string]any{}, body["parameters"])
 	})

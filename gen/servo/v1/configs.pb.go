@@ -4528,7 +4528,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"batch_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\tbatchSize\x12X\n" +
 	"\x13max_processing_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x11maxProcessingTime\"\xa2\x01\n" +
+	"\xaa\x01\a\"\x03\b\x90\x1c*\x00R\x11maxProcessingTime\"\xa2\x01\n" +
 	"\fTickResponse\x12+\n" +
 	"\x11configs_processed\x18\x01 \x01(\x03R\x10configsProcessed\x12!\n" +
 	"\fruns_created\x18\x02 \x01(\x03R\vrunsCreated\x12B\n" +

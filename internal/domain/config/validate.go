@@ -168,6 +168,9 @@ func (s Spec) checkDependency() error {
 	if err := ValidateName(d.Config); err != nil {
 		return fault.Invalid("depends_on.config", "must name a config of the workspace", "write {config: acme-aws-cost, within: 26h}")
 	}
+	if d.Within == 0 {
+		return fault.Invalid("depends_on.within", "is missing", "set the age up to which a success counts, such as 26h")
+	}
 	if d.Within < asset.Duration(time.Second) || d.Within > maxWindow {
 		return fault.Invalid("depends_on.within", "is "+d.Within.String()+", must be 1s to 9600h", "use a duration such as 26h")
 	}

@@ -303,10 +303,12 @@ func TestTick(t *testing.T) {
 		require.ElementsMatch(t, []string{"schedule", "event"}, why)
 	})
 
-	t.Run("a batch that is too large is refused", func(t *testing.T) {
+	t.Run("a batch that is too large and a duration of 0 are refused", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
-		_, err := b.scheduler.Tick(t.Context(), &servov1.TickRequest{BatchSize: 10_001})
+		_, err := b.scheduler.Tick(t.Context(), &servov1.TickRequest{MaxProcessingTime: durationpb.New(0)})
+		requireRefused(t, err, codes.InvalidArgument, "max_processing_time")
+		_, err = b.scheduler.Tick(t.Context(), &servov1.TickRequest{BatchSize: 10_001})
 		requireRefused(t, err, codes.InvalidArgument, "batch_size")
 	})
 }

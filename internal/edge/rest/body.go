@@ -117,7 +117,7 @@ func checkContentType(h http.Header) error {
 	remedy := fault.Remedy("send JSON with Content-Type: application/json")
 	given := h.Get("Content-Type")
 	if given == "" {
-		return fault.New(problem.UnsupportedMediaType, "is missing", fault.Field("Content-Type"), remedy)
+		return fault.New(fault.InvalidArgument, "is missing", fault.Field("Content-Type"), remedy)
 	}
 	media, params, err := mime.ParseMediaType(given)
 	if err != nil || media != "application/json" {

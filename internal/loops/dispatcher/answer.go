@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -196,18 +195,9 @@ func refusal(f *flight, response *http.Response, answer reply, readable bool) ou
 		o.failure, o.actions = fail.Failure, []engine.Action{fail}
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		o.wait = retryAfter(response.Header)
+		o.wait = netguard.RetryAfter(response.Header, time.Now(), maxWait)
 	}
 	return o
-}
-
-// retryAfter is the delay that an endpoint requests with Retry-After, in seconds.
-func retryAfter(h http.Header) time.Duration {
-	seconds, err := strconv.Atoi(h.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return min(time.Duration(seconds)*time.Second, maxWait)
 }
 
 // short shortens text of an endpoint for a message.
