@@ -25,7 +25,7 @@ const (
 	// keepaliveTimeout is the timeout of a ping.
 	keepaliveTimeout = 5 * time.Second
 	// connectBase and connectMax are the pause between two tries to connect. A server that
-	// restarts is away for a second or two, and a try on a closed port costs nothing.
+	// restarts does not answer for a second or two, and connecting to a closed port is cheap.
 	connectBase = 100 * time.Millisecond
 	connectMax  = 3 * time.Second
 	// connectTimeout is how long one try may take.

@@ -16,7 +16,7 @@ const httpsPort = "443"
 
 // TLSFiles are PEM files for an encrypted connection.
 type TLSFiles struct {
-	CA   string // whom to believe; "" is whom this machine believes
+	CA   string // authorities to trust; "" is those of this machine
 	Cert string // the client's own certificate, for servers that ask workers for one
 	Key  string // and its private key
 }
@@ -88,7 +88,7 @@ func parseServers(servers []string) (addresses []resolver.Address, encrypted boo
 // encryption is how to speak to servers that are written so; nil is plain text.
 func (o Options) encryption(https bool) *tls.Config {
 	if o.TLS == nil && https {
-		return &tls.Config{MinVersion: tls.VersionTLS12} // believes whom this machine believes
+		return &tls.Config{MinVersion: tls.VersionTLS12} // trusts the authorities of this machine
 	}
 	return o.TLS
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Cloud is one account at one provider: what stands in for the provider's API. What it
-// answers depends on the provider, the account and the day alone.
+// Cloud is one account at one provider. It replaces the provider's API: its answers depend only on
+// the provider, the account and the day.
 type Cloud struct {
 	Provider string
 	Account  string
@@ -65,7 +65,7 @@ func (c Cloud) Charges(service, day string) []Charge {
 	return charges
 }
 
-// Change is a line of an audit log: somebody has changed something.
+// Change is a line of an audit log.
 type Change struct {
 	Day      string `json:"day"`
 	Region   string `json:"region"`

@@ -33,12 +33,12 @@ var Configs embed.FS
 // Pool is the queue that the manifest puts the tasks into.
 const Pool = "cloudcost"
 
-// Options says where the assets work.
+// Options are the options of the assets.
 type Options struct {
-	// Dir is where files are written; servo-cloudcost below the temporary directory if not
-	// said. Workers on several machines need one that they share.
+	// Dir is the directory of files (default: servo-cloudcost below the temporary directory).
+	// Workers on several machines need a shared one.
 	Dir string
-	// Now is the clock; the machine's if not said.
+	// Now is the clock (default: the machine's).
 	Now func() time.Time
 }
 
@@ -69,12 +69,12 @@ func (a *Assets) Register(w *servo.Worker) {
 	servo.Asset(w, "security/load", a.SecurityLoad)
 }
 
-// Params are the parameters of both pipelines. Defaults stand in the manifest.
+// Params are the parameters of both pipelines. The manifest has the defaults.
 type Params struct {
 	Provider    string `json:"provider"`    // GCP, AWS or AZURE
 	Account     string `json:"account"`     // of the tenant at the provider
 	Days        int    `json:"days"`        // how many
-	Until       string `json:"until"`       // the last of them; yesterday if not said
+	Until       string `json:"until"`       // the last of them (default: yesterday)
 	Credentials string `json:"credentials"` // valid or expired
 	LatencyMS   int    `json:"latency_ms"`  // how long the cloud takes for one answer
 }
@@ -87,7 +87,7 @@ const (
 
 var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// check refuses what no other attempt would mend.
+// check refuses parameters with which every attempt would fail.
 func (p Params) check() error {
 	wrong := func(message, action string) error {
 		return &servo.Error{Code: servo.InvalidConfiguration, Message: message, SuggestedAction: action}

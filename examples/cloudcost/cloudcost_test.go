@@ -217,7 +217,7 @@ func TestSecurityAudit(t *testing.T) {
 			require.Equal(t, findings.File.Rows, report.Findings[cloudcost.Critical]+report.Findings[cloudcost.High]+report.Findings[cloudcost.Medium])
 			if public > 0 {
 				require.Equal(t, cloudcost.Critical, report.First[0].Severity, "the worst comes first")
-				require.Contains(t, loading.Logged(), "somebody should look at this")
+				require.Contains(t, loading.Logged(), "critical findings need a review")
 			}
 		})
 	})

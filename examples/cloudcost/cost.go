@@ -49,7 +49,7 @@ type ServiceCharges struct {
 
 // CostExtractService makes cost/extract_service: the charges of one service, day by day. Now
 // and then the cloud has had too many calls. RATE_LIMITED is worth another try, and the
-// manifest says after which delay.
+// manifest sets the delay.
 func (a *Assets) CostExtractService(ctx context.Context, task *servo.Task, p Params) (ServiceCharges, error) {
 	cloud, err := p.signIn()
 	if err != nil {
@@ -96,7 +96,7 @@ type Costs struct {
 	File    File   `json:"file"`
 }
 
-// untagged is the team of what nobody has tagged.
+// untagged is the team of charges without a tag.
 const untagged = "untagged"
 
 // CostTransform makes cost/transform: it adds the charges of all services up by day, service

@@ -15,9 +15,9 @@ import (
 	"go.arco.dev/servo"
 )
 
-// lake is where data lies: a directory with files of JSON lines. A real project has a bucket
+// lake is the store of the data: a directory with files of JSON lines. A real project has a bucket
 // in its place. A file is named by what it holds, not by the run that wrote it: a second
-// attempt, and the next run for the account, write it anew, so the lake does not grow.
+// attempt, and the next run for the account, replace it, so the lake does not grow.
 type lake struct{ dir string }
 
 // File refers to data. It is what results carry in place of the data itself.
@@ -81,7 +81,7 @@ func read[T any](l lake, file File) ([]T, error) {
 		return nil, err
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != file.SHA256 {
-		return nil, &servo.Error{Code: servo.DataCorruption, Message: file.Name + " was written anew by another run", SuggestedAction: again}
+		return nil, &servo.Error{Code: servo.DataCorruption, Message: file.Name + " was replaced by another run", SuggestedAction: again}
 	}
 	rows := make([]T, 0, file.Rows)
 	for lines := json.NewDecoder(bytes.NewReader(data)); lines.More(); {

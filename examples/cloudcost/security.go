@@ -43,7 +43,7 @@ func (a *Assets) SecurityExtract(ctx context.Context, task *servo.Task, p Params
 	return log, err
 }
 
-// Severity says how soon somebody should look at a finding.
+// Severity is the urgency of a finding.
 type Severity string
 
 // The severities, the worst first.
@@ -56,7 +56,7 @@ const (
 // severities is the order in which they are listed.
 func severities() []Severity { return []Severity{Critical, High, Medium} }
 
-// judge is the rule book. Most changes are nobody's concern.
+// judge returns the severity of a change. Most changes are harmless.
 func judge(c Change) (s Severity, concerning bool) {
 	switch c.Kind {
 	case "bucket-made-public":
@@ -69,7 +69,7 @@ func judge(c Change) (s Severity, concerning bool) {
 	return "", false
 }
 
-// Finding is a change that somebody should look at.
+// Finding is a change that needs a review.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Change
@@ -154,7 +154,7 @@ func (a *Assets) SecurityLoad(ctx context.Context, task *servo.Task, p Params) (
 	task.Progress(servo.Progress{Phase: "LOAD", Stage: "write", Fraction: 0.9, RecordsLoaded: int64(len(rows))})
 	file, err := write(a.lake, task, fileOf(task, p, "security", "report"), []Report{report})
 	if n := report.Findings[Critical]; n > 0 {
-		task.Log().Warn("somebody should look at this", "critical", n)
+		task.Log().Warn("critical findings need a review", "critical", n)
 	}
 	task.Log().Info("reported", "account", p.Account, "findings", len(rows), "file", file.Name)
 	return report, err

@@ -17,14 +17,14 @@ import (
 	"go.arco.dev/servo"
 )
 
-// Manifest declares the assets and the pipeline "hello": where each asset stands in the DAG,
+// Manifest declares the assets and the pipeline "hello": the upstreams of each asset,
 // how it is retried, and the one that is a shell command.
 //
 //go:embed servo.yaml
 var Manifest []byte
 
 // Pool is the queue that the manifest puts the tasks into. It has a name of its own, so that
-// the worker of this example takes nobody else's tasks.
+// the worker of this example claims no other tasks.
 const Pool = "hello"
 
 // Register gives a worker the functions of the assets that are written in Go.
@@ -36,7 +36,7 @@ func Register(w *servo.Worker) {
 	servo.Asset(w, "gold/revenue", Revenues)
 }
 
-// Params are the parameters of the pipeline. Defaults stand in the manifest.
+// Params are the parameters of the pipeline. The manifest has the defaults.
 type Params struct {
 	Day     string `json:"day"`     // the day whose orders these are
 	Orders  int    `json:"orders"`  // how many there are
@@ -157,12 +157,11 @@ type Check struct {
 	Passed     bool `json:"passed"`
 }
 
-// suspicious is from how many cents on somebody should look at an order.
+// suspicious is the amount in cents from which an order needs a review.
 const suspicious = 20_000
 
-// Quality makes silver/quality: it asks a service about the orders, over a network that is
-// not always there. A NETWORK_ERROR is worth another try, and the manifest says after which
-// delay.
+// Quality creates silver/quality: it calls a service about the orders over an unreliable network.
+// A NETWORK_ERROR is retried after the delay that the manifest sets.
 func Quality(ctx context.Context, task *servo.Task, p Params) (Check, error) {
 	orders, err := servo.Upstream[[]Order](ctx, task, "bronze/orders")
 	if err != nil {
@@ -180,7 +179,7 @@ func Quality(ctx context.Context, task *servo.Task, p Params) (Check, error) {
 	}
 	check.Passed = check.Suspicious <= len(orders)/4
 	if !check.Passed {
-		task.Partial() // the run goes on, and everybody sees that there was a flaw
+		task.Partial() // the run continues, and its state shows the flaw
 	}
 	task.Log().Info("checked", "orders", check.Orders, "suspicious", check.Suspicious)
 	return check, nil

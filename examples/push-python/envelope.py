@@ -1,4 +1,4 @@
-"""Reads the envelopes that Servo posts to the workers of push pools, and believes them or not.
+"""Reads the envelopes that Servo posts to the workers of push pools, and verifies them.
 
 The signature is HMAC-SHA256 over the RFC 8785 canonical JSON of the envelope without the
 signature. Everything needed for that is here; nothing beyond the standard library is used.
@@ -17,7 +17,7 @@ MAX_SKEW = datetime.timedelta(minutes=1)
 
 
 class Refused(Exception):
-    """The envelope is not believed. Its text is the same for every cause, so that who tries
+    """The envelope is refused. Its text is the same for every cause, so that who tries
     things out learns nothing; the reason is for the log."""
 
     def __init__(self, reason):
@@ -83,7 +83,7 @@ def parse(raw):
 def _object(pairs):
     out = dict(pairs)
     if len(out) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return out
 
 

@@ -1,4 +1,4 @@
-"""Holds this worker to the vectors that Servo itself has made, and to its own promises.
+"""Tests this worker with the vectors of Servo, and its own guarantees.
 
     python3 -m unittest
 """
@@ -93,7 +93,7 @@ class Calls(unittest.TestCase):
     """A worker and the server that its callbacks go to, both here."""
 
     def setUp(self):
-        self.heard, self.changed, self.cancel, self.refusals = [], threading.Condition(), False, []
+        self.received, self.changed, self.cancel, self.refusals = [], threading.Condition(), False, []
         test = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -103,7 +103,7 @@ class Calls(unittest.TestCase):
                 with test.changed:
                     status = test.refusals.pop(0) if test.refusals else 200
                     if status == 200:
-                        test.heard.append((self.path, body))
+                        test.received.append((self.path, body))
                     if self.path == "/heartbeat":
                         answer = {"held": True, "should_cancel": test.cancel}
                     test.changed.notify_all()
@@ -154,11 +154,11 @@ class Calls(unittest.TestCase):
 
     def wait(self, is_so):
         with self.changed:
-            self.assertTrue(self.changed.wait_for(lambda: is_so(self.heard), timeout=30), self.heard)
+            self.assertTrue(self.changed.wait_for(lambda: is_so(self.received), timeout=30), self.received)
 
     def end(self):
-        self.wait(lambda heard: any(p == "/status" and "start" not in b for p, b in heard))
-        return [b for p, b in self.heard if p == "/status"]
+        self.wait(lambda received: any(p == "/status" and "start" not in b for p, b in received))
+        return [b for p, b in self.received if p == "/status"]
 
     def test_a_task_starts_and_completes_though_servo_is_away_for_a_while(self):
         self.refusals = [503, 502, 429]
@@ -171,7 +171,7 @@ class Calls(unittest.TestCase):
             self.assertEqual(self.post(raw)[0], 202)
         self.end()
         self.assertTrue(self.post(raw)[1]["repeat"])
-        self.assertEqual(sum(1 for _, b in self.heard if "start" in b), 1)
+        self.assertEqual(sum(1 for _, b in self.received if "start" in b), 1)
 
     def test_a_failure_has_a_code(self):
         self.post(self.envelope("text/fails"))
@@ -183,7 +183,7 @@ class Calls(unittest.TestCase):
 
     def test_a_cancel_comes_with_a_heartbeat(self):
         self.post(self.envelope("text/waits"))
-        self.wait(lambda heard: any(p == "/heartbeat" for p, _ in heard))
+        self.wait(lambda received: any(p == "/heartbeat" for p, _ in received))
         self.cancel = True
         self.assertEqual(self.end()[-1]["fail"]["error"]["code"], "CANCELLED")
 
@@ -204,7 +204,7 @@ class Calls(unittest.TestCase):
                 self.assertEqual(self.post(raw), (403, {"code": "FORBIDDEN", "message": "the signature is not valid"}))
             except OSError:
                 self.assertGreater(len(raw), envelopes.MAX_ENVELOPE)  # the connection may end before all is sent
-        self.assertEqual(self.heard, [])
+        self.assertEqual(self.received, [])
 
 
 if __name__ == "__main__":

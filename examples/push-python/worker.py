@@ -1,7 +1,7 @@
 """A worker of a push pool in Python's standard library.
 
 Servo posts a signed envelope for each task. This worker verifies it, answers 202, executes
-the task in a thread, and tells how it goes at the URLs that came along. It signs nothing.
+the task in a thread, and reports at the callback URLs of the envelope. It signs nothing.
 
     SERVO_PUSH_KEYS=sk-…:… python3 worker.py --port 9000
 """
@@ -25,7 +25,7 @@ log = logging.getLogger("worker")
 
 
 class Lost(Exception):
-    """The task is somebody else's by now: nothing that is said about it counts."""
+    """The lease is lost: further reports are refused."""
 
 
 class Failure(Exception):
@@ -52,17 +52,17 @@ class Task:
         self._urls = envelope["callbacks"]
 
     def progress(self, fraction, stage=""):
-        """Says how far the task is; it goes with the next heartbeat."""
+        """Sets the progress; the next heartbeat reports it."""
         with self._lock:
             self._progress = {"fraction": fraction, "stage": stage}
 
     def advance(self, position):
-        """Moves the cursor: an attempt that comes after this one goes on from there."""
+        """Moves the cursor: a later attempt continues from there."""
         self.call("cursor", {"expected": self.cursor, "next": position})
         self.cursor = position
 
     def call(self, action, body):
-        """Posts to a callback until it is heard."""
+        """Posts to a callback until it is answered."""
         for attempt in range(1000):
             with self._lock:
                 url = self._urls[action]
@@ -81,7 +81,7 @@ class Task:
         raise Lost
 
     def beat(self):
-        """Shows that the task lives. The answer may bring a cancel, or fresh URLs."""
+        """Sends a heartbeat. The answer may contain a cancellation or new URLs."""
         with self._lock:
             progress = dict(self._progress)
         answer = self.call("heartbeat", {"progress": progress} if progress else {})
@@ -104,7 +104,7 @@ class Worker:
         self.beat_every = beat_every
         self.slots = threading.Semaphore(slots)
         self.instance = str(uuid.uuid4())  # of this process: an envelope may reach two of them
-        self._seen = {}  # idempotency keys, until their envelopes would not be believed again
+        self._seen = {}  # idempotency keys, until their envelopes expire
         self._lock = threading.Lock()
 
     def accept(self, raw):
@@ -138,9 +138,9 @@ class Worker:
             task.call("status", end)
             log.info("%s: %s", task.asset, next(iter(end)))
         except Lost:
-            log.warning("%s: the task is somebody else's by now", task.asset)
+            log.warning("%s: the lease of the task is lost", task.asset)
         except Exception:
-            log.exception("%s: its end could not be told, it will be tried again", task.asset)
+            log.exception("%s: the end of the task could not be reported; Servo retries it", task.asset)
         finally:
             done.set()
             self.slots.release()

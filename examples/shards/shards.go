@@ -48,7 +48,7 @@ func Register(w *servo.Worker) {
 	servo.Asset(w, join, Join)
 }
 
-// Params are the parameters of the pipeline. Defaults stand in the manifest.
+// Params are the parameters of the pipeline. The manifest has the defaults.
 type Params struct {
 	Table  string `json:"table"`   // what is scanned
 	Shards int    `json:"shards"`  // in how many pieces
@@ -61,7 +61,7 @@ const (
 	maxWorkMS = 60_000
 )
 
-// check refuses what no other attempt would mend.
+// check refuses parameters with which every attempt would fail.
 func (p Params) check() error {
 	switch {
 	case p.Shards < 1 || p.Shards > maxShards:
@@ -102,7 +102,7 @@ type Found struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// steps is how often a scan says how far it is.
+// steps is the number of progress reports of a scan.
 const steps = 4
 
 // Scan makes shards/scan: one piece of the table, in steps that take their time.
@@ -136,7 +136,7 @@ type Report struct {
 	Largest string `json:"largest"` // the piece with most rows
 }
 
-// Join makes shards/join: it adds up what the pieces have found, if all of them are there.
+// Join makes shards/join: it adds up what the pieces have found, if there are results of all of them.
 func Join(ctx context.Context, task *servo.Task, _ Params) (Report, error) {
 	whole, err := servo.Upstream[Splitting](ctx, task, split)
 	if err != nil {
@@ -153,7 +153,7 @@ func Join(ctx context.Context, task *servo.Task, _ Params) (Report, error) {
 		}
 	}
 	if report.Shards != whole.Shards {
-		return Report{}, &servo.Error{Code: servo.MissingInput, Message: fmt.Sprintf("%d shards of %d are there", report.Shards, whole.Shards)}
+		return Report{}, &servo.Error{Code: servo.MissingInput, Message: fmt.Sprintf("%d of %d shards have a result", report.Shards, whole.Shards)}
 	}
 	task.Log().Info("joined", "table", report.Table, "shards", report.Shards, "rows", report.Rows, "largest", report.Largest)
 	return report, nil

@@ -276,7 +276,7 @@ func (t *tree) of(path string, node *yaml.Node) any {
 			key, value := node.Content[i], node.Content[i+1]
 			_, twice := object[key.Value]
 			if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" || twice {
-				return t.refuse(below(path, key.Value), fmt.Sprintf("line %d: the key is there twice, or no plain text", key.Line), "write key: value")
+				return t.refuse(below(path, key.Value), fmt.Sprintf("line %d: the key is set more than once, or is not plain text", key.Line), "write key: value")
 			}
 			object[key.Value] = t.of(below(path, key.Value), value)
 		}

@@ -49,7 +49,7 @@ func defaultDevDir() string {
 	return filepath.Join(state, "servo", "dev")
 }
 
-// openDevHome takes a directory: one that is there and ours, an empty one, or a new one. It
+// openDevHome takes a directory: an existing one of servo dev, an empty one, or a new one. It
 // is given back by close.
 func openDevHome(dir string) (*devHome, error) {
 	if dir == "" {
@@ -92,7 +92,7 @@ func (h *devHome) close() { _ = h.mark.Close() }
 
 // reset removes the database. What an earlier life may have left running there is stopped
 // first, by starting and stopping it in order; a database that does not start any more is
-// removed all the same.
+// removed in that case too.
 func (h *devHome) reset(ctx context.Context, log *slog.Logger) error {
 	if _, err := os.Lstat(h.postgres()); errors.Is(err, fs.ErrNotExist) {
 		return nil

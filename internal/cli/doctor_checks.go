@@ -329,7 +329,7 @@ func (d *doctor) addresses(ctx context.Context) []finding {
 // disk checks that there is room for the database of servo dev.
 func (d *doctor) disk(context.Context) []finding {
 	dir := d.env.path(d.dir)
-	for dir != "" { // the nearest that is there
+	for dir != "" { // the nearest existing one
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			break
 		}

@@ -121,7 +121,7 @@ had must have exactly one outcome. Exits with 1 if one has none or two.`,
 
 func holesText(w io.Writer, answer *servov1.FindHolesResponse) {
 	if len(answer.GetHoles()) == 0 {
-		fmt.Fprintf(w, "no holes: %d slots fired and %d did not, up to %s\n", answer.GetFired(), answer.GetSkipped(), instant(answer.GetDecidedUntil()))
+		fmt.Fprintf(w, "no holes: %s fired and %d did not, up to %s\n", count(int(answer.GetFired()), "slot"), answer.GetSkipped(), instant(answer.GetDecidedUntil()))
 		return
 	}
 	var t table

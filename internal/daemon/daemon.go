@@ -44,29 +44,29 @@ const (
 	releasePatience = 5 * time.Second
 )
 
-// Config says how a server runs.
+// Config has the options of a server.
 type Config struct {
 	DatabaseURL     string
-	ListenURL       string             // without a pooler in between; "" is the DatabaseURL, if no pooler is there; see NoListening
+	ListenURL       string             // without a pooler in between; "" is the DatabaseURL without a pooler; see NoListening
 	Pooler          bool               // the DatabaseURL leads to a pooler that hands connections from transaction to transaction
 	MaxConns        int32              // 0 leaves it to the URL, or takes a default
-	WaitForDatabase time.Duration      // how long to wait at the start for one that is away
+	WaitForDatabase time.Duration      // how long to wait at the start for a database that does not answer
 	HTTP            string             // address of REST, pages and health
 	Metrics         string             // address of the metrics alone; "" serves them at HTTP, for platform keys
 	GRPC            string             // address of gRPC
 	Name            string             // of this server among the others
 	Version         string             // of this binary
-	Migrate         bool               // bring the database to this version's schema first
+	Migrate         bool               // migrate the database to this version's schema first
 	Drain           time.Duration      // how long calls may take to end when the server stops; 0 is DefaultDrain
 	TenantLabels    int                // how many tenants have labels of their own in metrics; 0 is metrics.DefaultTenants
 	AssetLabels     int                // likewise assets, of all tenants together; 0 is metrics.DefaultAssets
-	Open            bool               // no keys are asked for: whoever reaches the addresses may do everything; on loopback only
-	Development     bool               // this is servo dev: callers are told, and the command line then needs no tenant
-	OIDC            oidc.Settings      // whose tokens are believed beside keys; the zero value has nobody's
+	Open            bool               // require no keys: every caller may do everything; on loopback only
+	Development     bool               // this is servo dev: the command line then needs no tenant
+	OIDC            oidc.Settings      // issuers whose tokens are accepted beside keys; the zero value has none
 	TLS             TLS                // what both addresses are encrypted with; none is plain text
 	Rates           ratelimit.Limits   // what each tenant may do, on all servers together; the zero value has no limits
 	PublicURL       string             // where push workers and people reach the servers; "" is the HTTP address
-	Breaker         push.BreakerConfig // when the URL of a push pool is left in peace
+	Breaker         push.BreakerConfig // when the URL of a push pool is not called
 	Targets         netguard.Policy    // which addresses URLs of tenants and pools may lead to; the zero value allows public ones only
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
 	Engine          engine.Config
@@ -89,7 +89,7 @@ type Daemon struct {
 	api       *api.Server
 	pages     *web.Web
 	tls       *certificates  // nil is plain text
-	tokens    *oidc.Verifier // nil believes none
+	tokens    *oidc.Verifier // nil accepts none
 	guard     *netguard.Guard
 
 	grpc     *grpc.Server
@@ -196,8 +196,8 @@ func (d *Daemon) HTTPAddr() string { return d.httpAddr.String() }
 // GRPCAddr is where gRPC is answered.
 func (d *Daemon) GRPCAddr() string { return d.grpcAddr.String() }
 
-// Failed gives an error if a listener dies while nobody has asked the server to stop. It is
-// for the caller to stop the rest then.
+// Failed receives an error if a listener ends before the server is stopped. The caller then stops
+// the rest.
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
 // Stop ends everything, from the edge inwards: nothing new is accepted, calls in flight are
@@ -210,7 +210,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 
 func (d *Daemon) shutDown(ctx context.Context) error {
 	var errs []error
-	d.draining.Store(true) // readyz says so at once
+	d.draining.Store(true) // readyz returns 503 from now on
 	if running := d.dispatch.Load(); running != nil {
 		running.Stop() // while the workers that it calls can still reach us
 	}

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// knockEvery is the pace of asking for a database that is away at the start.
+// knockEvery is the interval between attempts to connect at the start.
 const knockEvery = 500 * time.Millisecond
 
 // NoListening is the ListenURL of a server that does not listen to the others.
@@ -31,14 +31,14 @@ func (c Config) listenURL() string {
 	}
 }
 
-// openStore connects, waiting for a database that is away if the configuration says so.
+// openStore connects to the database. It waits for it as long as the options permit.
 func openStore(ctx context.Context, config Config) (*store.Store, error) {
 	options := store.Options{URL: config.DatabaseURL, MaxConns: config.MaxConns, Logger: config.Logger, Pooler: config.Pooler}
 	if options.MaxConns == 0 && !strings.Contains(options.URL, "pool_max_conns") {
 		options.MaxConns = defaultMaxConns
 	}
 	until := time.Now().Add(config.WaitForDatabase)
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		s, err := store.Open(ctx, options)
 		if f, bad := fault.As(err); bad && f.Code == fault.InvalidArgument {
 			f.Violation.Field = "--database"
@@ -57,7 +57,7 @@ func openStore(ctx context.Context, config Config) (*store.Store, error) {
 		case time.Now().After(until):
 			return nil, fault.New(fault.Unavailable, oneLine(err), fault.Field("--database"),
 				fault.Remedy("see that PostgreSQL runs there, or wait for it with --wait-for-database"), fault.Cause(err))
-		case !said:
+		case !logged:
 			config.Logger.Warn("waiting for the database", slog.Duration("for", config.WaitForDatabase), slog.String("error", oneLine(err)))
 		}
 		pause := time.NewTimer(knockEvery)
@@ -70,8 +70,7 @@ func openStore(ctx context.Context, config Config) (*store.Store, error) {
 	}
 }
 
-// DatabaseVersion is the version of the PostgreSQL behind a URL, as it tells everybody who
-// connects.
+// DatabaseVersion returns the version that PostgreSQL at a URL reports.
 func DatabaseVersion(ctx context.Context, url string) (string, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 const (
 	// readyPatience is how long the database may take to answer.
 	readyPatience = time.Second
-	// readyFor is how long an answer of the database is passed on: however often somebody
-	// asks, the database hears it once a second.
+	// readyFor is how long an answer of the database is reused: /readyz queries the database at
+	// most once a second.
 	readyFor = time.Second
 )
 
-// readiness remembers what the database said last.
+// readiness stores the last answer of the database.
 type readiness struct {
 	mu      sync.Mutex
 	at      time.Time
 	missing []string
 }
 
-// Missing says what keeps this server from doing its work; nothing if it is ready.
+// Missing lists the reasons why this server is not ready; it is empty if the server is ready.
 func (d *Daemon) Missing(ctx context.Context) []string {
 	if d.draining.Load() {
 		return []string{"the server is stopping"}
@@ -56,7 +56,7 @@ func (d *Daemon) ask(ctx context.Context) []string {
 	return nil
 }
 
-// healthz says that the process lives.
+// healthz responds while the process runs.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, "application/json", map[string]any{"status": "alive"})
 }
@@ -78,5 +78,5 @@ func answer(w http.ResponseWriter, status int, kind string, value any) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(value) // the caller may have disconnected
 }

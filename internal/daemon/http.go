@@ -115,7 +115,7 @@ func patient(next http.Handler) http.Handler {
 	})
 }
 
-// bodyDeadline is until when more of a body must arrive of which so many bytes have: a body that
+// bodyDeadline is the time by which more of a body must arrive, by the number of bytes received: a body that
 // trickles holds a connection for some seconds, one that comes at a useful rate is read to its end.
 func bodyDeadline(began time.Time, read int64) time.Time {
 	return began.Add(min(bodyPatience, bodyStart+time.Duration(read)*time.Second/bodyRate))

@@ -23,7 +23,7 @@ import (
 )
 
 // The limits of the two edges. There is no limit on how long an answer takes: claims wait
-// for work, and streams go on for as long as a run.
+// for work, and streams last as long as a run.
 const (
 	headerPatience = 10 * time.Second // for the head of a request
 	bodyPatience   = time.Minute      // for its body
@@ -78,14 +78,14 @@ func (d *Daemon) listen(ctx context.Context) error {
 	}
 	d.grpc = grpc.NewServer(append(d.encrypted(),
 		grpc.ChainUnaryInterceptor(m.unary, d.api.Unary()),
-		grpc.ChainStreamInterceptor(m.stream, receiving, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream brings its own; seen or not, by what is cached
+		grpc.ChainStreamInterceptor(m.stream, receiving, d.api.Stream()), //nolint:contextcheck,nolintlint // each stream has its own context; the linter's cache decides whether it reports this
 		grpc.MaxRecvMsgSize(2*maxMessageBytes),                           // gRPC refuses larger ones itself, without details
 		grpc.ForceServerCodecV2(newReceivingCodec()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectPatience),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowedEach, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingPatience}),
-		grpc.WaitForHandlers(true), // whoever is cut off has at least ended when the engine stops
+		grpc.WaitForHandlers(true), // aborted handlers end before the engine stops
 	)...)
 	d.api.Register(receivingRegistrar{d.grpc})
 	d.http = &http.Server{
@@ -127,7 +127,7 @@ func (c Config) checkOpen() error {
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // no address at all: listening says so better
+		return true // not an address: listening reports it better
 	}
 	if host == "localhost" {
 		return true
@@ -136,7 +136,7 @@ func IsLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// listenOn opens one address, and says which flag gives another.
+// listenOn opens one address. Its error names the flag of the address.
 func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", address)
@@ -152,8 +152,7 @@ func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
 	}
 }
 
-// CheckAddress says, with the fault that Start would give, whether an address can be listened
-// on now.
+// CheckAddress returns the fault that Start would return if an address cannot be listened on now.
 func CheckAddress(ctx context.Context, flag, address string) error {
 	listener, err := listenOn(ctx, flag, address)
 	if err != nil {
@@ -162,7 +161,7 @@ func CheckAddress(ctx context.Context, flag, address string) error {
 	return listener.Close()
 }
 
-// serve runs one listener until it is stopped, and tells of an end that nobody asked for.
+// serve runs one listener until it is stopped, and reports an unexpected end.
 func (d *Daemon) serve(what string, run func() error) {
 	d.serving.Go(func() {
 		err := run()
@@ -174,10 +173,10 @@ func (d *Daemon) serve(what string, run func() error) {
 	})
 }
 
-// drain closes the listeners and lets calls in flight end. Those that wait for something to
-// happen, claims and streams, are told to end first. What is left after the time is cut off.
+// drain closes the listeners and waits for calls in flight. Waiting calls, claims and streams, are
+// ended first. Calls that remain after the drain time are aborted.
 func (d *Daemon) drain(ctx context.Context) error {
-	d.api.Close() //nolint:contextcheck,nolintlint // what is left to write has its own time; seen or not, by what is cached
+	d.api.Close() //nolint:contextcheck,nolintlint // pending writes have their own deadline; the linter's cache decides whether it reports this
 	d.pages.Close()
 	ctx, cancel := context.WithTimeout(ctx, d.config.Drain)
 	defer cancel()

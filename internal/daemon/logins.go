@@ -10,7 +10,7 @@ import (
 )
 
 // checkLogins refuses logins with a provider that could not come back: the provider sends
-// browsers to an address that was registered with it, which requests cannot be believed about.
+// browsers to an address that was registered with it, which must not come from requests.
 func (c Config) checkLogins() error {
 	if !slices.ContainsFunc(c.OIDC.Issuers, func(i oidc.Issuer) bool { return i.Login != nil }) {
 		return nil

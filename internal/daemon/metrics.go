@@ -17,8 +17,7 @@ import (
 	"go.arco.dev/servo/internal/edge/metrics"
 )
 
-// edgeMetrics are what this server tells Prometheus of the calls that it answers, with the
-// registry of everything else. Each server has a registry of its own: two of them in one
+// edgeMetrics are the metrics of calls, with the registry of all metrics. Each server has a registry of its own: two of them in one
 // process count apart.
 type edgeMetrics struct {
 	registry *prometheus.Registry
@@ -68,7 +67,7 @@ func newMetrics(d *Daemon) *edgeMetrics {
 	return m
 }
 
-// buildInfo is always 1; its labels say which Servo this is.
+// buildInfo is always 1; its labels are the version of Servo.
 func buildInfo(version string) prometheus.Collector {
 	revision := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -10,8 +10,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// observe lets metrics, the log and traces hear what the engine does, and whoever the
-// configuration names.
+// observe passes changes of the engine to metrics, the log, traces and the observer of the options.
 func (d *Daemon) observe() {
 	d.recorder = metrics.NewRecorder(d.config.TenantLabels, d.config.AssetLabels)
 	all := observers{d.recorder, runLog{d.config.Logger}}
@@ -24,7 +23,7 @@ func (d *Daemon) observe() {
 	d.config.Engine.Observer = all
 }
 
-// observers tells several.
+// observers passes each change to several observers.
 type observers []engine.Observer
 
 // Committed implements engine.Observer.
@@ -64,7 +63,7 @@ func (o observers) Decided(slots []engine.SlotsDecided) {
 
 // runLog writes a line for each run that ends: at INFO if it did not end well, else at DEBUG,
 // as it does for each move of a task. Thousands of runs a second would otherwise be thousands
-// of lines that nobody reads.
+// of lines.
 type runLog struct{ log *slog.Logger }
 
 // Committed implements engine.Observer.
@@ -93,7 +92,7 @@ func (l runLog) Committed(done *engine.Committed) {
 	}
 }
 
-// Refused implements engine.Observer: whoever was refused was told why.
+// Refused implements engine.Observer. The caller has received the reason.
 func (runLog) Refused(string) {}
 
 // Contended implements engine.Observer: likewise.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Guard is what the database says of itself where mistakes cost data or let somebody in.
+// Guard has the settings of a database that protect data and access.
 type Guard struct {
 	Login      string   // the role that servers log in with
 	Superuser  bool     // it is above every policy
@@ -24,11 +24,11 @@ type Guard struct {
 	Archived   *time.Time // when that last worked
 	Failing    bool       // and has not worked since it was last tried
 	Standbys   int        // that follow now, as far as the role may see
-	Replicates bool       // somebody keeps a place in the write-ahead log, as backup programs and standbys do
+	Replicates bool       // a replication slot exists, as backup programs and standbys create
 }
 
 // guard asks PostgreSQL itself, as the role that logs in. Open are the tables of tenants whose
-// policies do not bind everybody; Roles are the roles of transactions that stand above them.
+// policies do not bind all roles; Roles are the roles of transactions that bypass them.
 const guard = `
 SELECT current_user::text, me.rolsuper, me.rolbypassrls,
        ARRAY(SELECT r.rolname::text FROM pg_roles r

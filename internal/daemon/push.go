@@ -39,7 +39,7 @@ func (d *Daemon) publicURL() string {
 	return d.Scheme() + net.JoinHostPort(host, port)
 }
 
-// breakers tells the API how this server stands to push pools.
+// breakers returns the state of push pools on this server to the API.
 type breakers struct{ daemon *Daemon }
 
 // Breaker implements api.Breakers.
@@ -52,7 +52,7 @@ func (b breakers) Breaker(pool string) (api.Breaker, bool) {
 	return api.Breaker{State: status.State, RetryAt: status.RetryAt, LastError: status.LastError}, known
 }
 
-// Dispatch is how this server stands to every push pool.
+// Dispatch returns the state of every push pool on this server.
 func (d *Daemon) Dispatch() []dispatcher.Status {
 	if running := d.dispatch.Load(); running != nil {
 		return running.Stats()

@@ -44,7 +44,7 @@ func (s spans) Committed(done *engine.Committed) {
 	}
 }
 
-// run tells of a run that was made, has started or has ended.
+// run records a span for a run that was created, started or ended.
 func (s spans) run(ctx context.Context, c *engine.RunChange, at time.Time) {
 	r := c.Run
 	about := []attribute.KeyValue{
@@ -88,7 +88,7 @@ func under(traceparent string) (context.Context, bool) {
 	return trace.ContextWithRemoteSpanContext(context.Background(), sc), true
 }
 
-// Refused implements engine.Observer: the call's span says so.
+// Refused implements engine.Observer. The span of the call has the refusal.
 func (spans) Refused(string) {}
 
 // Contended implements engine.Observer: likewise.

@@ -52,7 +52,7 @@ func newInside(s *store.Store, e *engine.Engine, push func() []dispatcher.Status
 		spent:    desc("servo_batcher_seconds_total", "Time spent on batches.", "lane"),
 
 		notices:   desc("servo_wakeups_total", "Notices between this server and the others.", "result"),
-		listening: desc("servo_wakeups_listening", "Whether this server hears the notices of others."),
+		listening: desc("servo_wakeups_listening", "Whether this server receives the notices of others."),
 		breakers:  desc("servo_push_breaker_state", "Whether this server calls a push pool: 1 for the state that the breaker is in.", "pool", "state"),
 		pushing:   desc("servo_push_calls_in_flight", "Calls to push pools that are not answered yet.", "pool"),
 		pushed:    desc("servo_push_calls_total", "Calls to push pools.", "pool", "result"),
@@ -96,12 +96,12 @@ func (i *inside) Collect(to chan<- prometheus.Metric) {
 	notices := i.engine.NoticeStats()
 	counter(i.notices, float64(notices.Sent), "sent")
 	counter(i.notices, float64(notices.Unsent), "unsent")
-	counter(i.notices, float64(notices.Received), "heard")
-	hears := 0.0
+	counter(i.notices, float64(notices.Received), "received")
+	listening := 0.0
 	if notices.Listening {
-		hears = 1
+		listening = 1
 	}
-	gauge(i.listening, hears)
+	gauge(i.listening, listening)
 	for _, pool := range i.push() {
 		for _, state := range []push.BreakerState{push.BreakerClosed, push.BreakerHalfOpen, push.BreakerOpen} {
 			is := 0.0

@@ -17,7 +17,7 @@ const (
 	tenantNameKey = "tenant_name"
 	// maxLoggedNames bounds what is remembered; past it everything is looked up again.
 	maxLoggedNames = 10_000
-	// loggedNameWait is how long a line of the log waits for a name: a database that is away, or
+	// loggedNameWait is how long a line of the log waits for a name: a database that does not answer, or
 	// whose connections are all in use, must not stop what is logged.
 	loggedNameWait = 200 * time.Millisecond
 )

@@ -29,11 +29,11 @@ const tlsEvery = time.Minute
 type TLS struct {
 	Cert     string        // PEM: the server's certificate, then those that lead to its authority
 	Key      string        // PEM: the certificate's private key
-	ClientCA string        // PEM: whose certificates of clients are believed; "" asks for none
+	ClientCA string        // PEM: authorities of client certificates; "" requires none
 	Every    time.Duration // how often the files are looked at; 0 is a minute
 }
 
-// On says that the listeners are encrypted.
+// On reports whether the listeners are encrypted.
 func (t TLS) On() bool { return t.Cert != "" }
 
 // Scheme is how URLs of the server begin.
@@ -52,7 +52,7 @@ type certificates struct {
 	loop  *loop.Loop
 
 	mu      sync.Mutex // only one reads the files
-	trouble string     // with the files as they are; said once
+	trouble string     // with the current files; logged once
 	current atomic.Pointer[loaded]
 }
 
@@ -63,7 +63,7 @@ type loaded struct {
 	until  time.Time // the certificate ends
 }
 
-// startTLS reads the files and goes on looking at them. Nil is plain text.
+// startTLS reads the files and checks them for changes. Nil is plain text.
 func startTLS(files TLS, log *slog.Logger) (*certificates, error) {
 	for _, f := range []struct{ flag, value, other, otherValue string }{
 		{"--tls-key", files.Key, "--tls-cert", files.Cert},
@@ -86,9 +86,9 @@ func startTLS(files TLS, log *slog.Logger) (*certificates, error) {
 		return nil, err
 	}
 	c.current.Store(first)
-	c.mind(first)
+	c.warnAbout(first)
 	c.loop = loop.Start(loop.Config{Name: "tls", Every: files.Every, Logger: log, RunOnce: func(context.Context) (bool, error) {
-		_ = c.reload() // it says so itself, and once
+		_ = c.reload() // it logs its error once
 		return false, nil
 	}})
 	return c, nil
@@ -107,7 +107,7 @@ func (c *certificates) reload() error {
 	next, err := c.files.read()
 	if err != nil {
 		if c.trouble != err.Error() {
-			c.log.Error("the TLS files cannot be used: going on with those from before", slog.Any("error", err))
+			c.log.Error("the TLS files cannot be used; the previous ones stay in use", slog.Any("error", err))
 		}
 		c.trouble = err.Error()
 		return err
@@ -116,14 +116,14 @@ func (c *certificates) reload() error {
 	if next.sum != c.current.Load().sum {
 		c.current.Store(next)
 		c.log.Info("serving new TLS files", slog.String("certificate", c.files.Cert), slog.Time("until", next.until))
-		c.mind(next)
+		c.warnAbout(next)
 	}
 	return nil
 }
 
-// mind warns of a certificate that nobody will believe. It is served all the same: a server
-// that does not start runs nothing at all.
-func (c *certificates) mind(l *loaded) {
+// warnAbout warns about a certificate that clients will refuse. The server starts with it, because
+// its loops do not need TLS.
+func (c *certificates) warnAbout(l *loaded) {
 	if time.Now().After(l.until) {
 		c.log.Warn("the certificate has expired: clients will refuse it", slog.String("certificate", c.files.Cert), slog.Time("until", l.until))
 	}
@@ -171,7 +171,7 @@ func (t TLS) read() (*loaded, error) {
 	return l, nil
 }
 
-// refusePair says which of the two files is wrong. What the key holds is never repeated.
+// refusePair returns a fault that names the invalid file. It never contains parts of the key.
 func refusePair(cert []byte, t TLS, cause error) error {
 	if !x509.NewCertPool().AppendCertsFromPEM(cert) {
 		return fault.New(fault.InvalidArgument, t.Cert+" has no certificate", fault.Field("--tls-cert"), fault.Remedy("give the server's certificate as PEM"), fault.Cause(cause))
@@ -180,11 +180,11 @@ func refusePair(cert []byte, t TLS, cause error) error {
 		fault.Remedy("give the key that the certificate was made with, as PEM without a password"), fault.Cause(cause))
 }
 
-// errPlain is what looking at TLS files says that there are none of.
+// errPlain is the error of reloading TLS files when none are set.
 var errPlain = errors.New("the server speaks plain text")
 
-// ReloadTLS looks at the TLS files now. The error says why they cannot be used; what was served
-// before is served on.
+// ReloadTLS reads the TLS files now. If they cannot be used, it returns the reason, and the previous
+// ones stay in use.
 func (d *Daemon) ReloadTLS() error {
 	if d.tls == nil {
 		return errPlain

@@ -25,7 +25,7 @@ func isWorkerPath(path string) bool {
 	return strings.HasPrefix(path, "/v1/workers:") || strings.HasPrefix(path, "/v1/tasks/")
 }
 
-// certified: the caller has shown a certificate, and an authority that is believed has signed it.
+// certified reports whether the caller has a certificate of a trusted authority.
 func certified(state *tls.ConnectionState) error {
 	if state != nil && len(state.VerifiedChains) > 0 {
 		return nil

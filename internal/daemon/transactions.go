@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Transaction is one of somebody's session with the database.
+// Transaction is an open transaction of a session.
 type Transaction struct {
 	Process int32  // of PostgreSQL, by which it can be ended
-	Who     string // role, and the program if it says its name
+	Who     string // role, and the program if it sets application_name
 	Age     time.Duration
-	Idle    bool // nothing is being done in it: somebody has forgotten it, or hangs
+	Idle    bool // no statement is running: its program is idle or hangs
 	Holds   bool // rows that were deleted since cannot be removed, and the feed waits (backend_xmin)
 }
 
@@ -36,8 +36,8 @@ EXCEPTION WHEN insufficient_privilege THEN
     NULL;
 END $$`
 
-// OpenTransactions are those of the database behind a URL that are older than so much, the
-// idle ones first. Blind says that those of other roles cannot be seen.
+// OpenTransactions are those of the database behind a URL that are older than a duration, the
+// idle ones first. Blind reports that those of other roles are hidden.
 func OpenTransactions(ctx context.Context, url string, older time.Duration) (open []Transaction, blind bool, err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

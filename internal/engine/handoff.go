@@ -20,7 +20,7 @@ import (
 const (
 	// maxHandoff is how many tasks one transaction hands off. More are a backlog.
 	maxHandoff = 100
-	// After a handoff in vain none is tried for a while, so that it costs nothing on a busy server:
+	// After a handoff without a lease none is tried for a while, so that it costs nothing on a busy server:
 	// a short while if another transaction was admitting, a longer one if tasks wait.
 	restAfterBusy    = 5 * time.Millisecond
 	restAfterBacklog = 50 * time.Millisecond

@@ -97,7 +97,7 @@ func (u *usage) room(most int) int32 {
 	return min(int32(most), max(u.quotas.MaxConcurrentRuns-u.Running, 0)) //nolint:gosec // likewise
 }
 
-// backlogged reports whether so many tasks are ready that no run may add others.
+// backlogged reports whether too many tasks are ready for another run to add more.
 func (u *usage) backlogged() bool {
 	return u.quotas.MaxQueuedTasks >= 0 && u.Queued >= u.quotas.MaxQueuedTasks
 }

@@ -95,7 +95,7 @@ type SearchResponse struct {
 	Found []*Found               `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
 	// The search was partial: set a tenant to search its pipelines, assets and locks too.
 	Partial bool `protobuf:"varint,2,opt,name=partial,proto3" json:"partial,omitempty"`
-	// More than 20,000 configs exist, and only so many were searched: set a tenant.
+	// More than 20,000 configs exist, and only 20,000 were searched: set a tenant.
 	Cut           bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

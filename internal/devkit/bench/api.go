@@ -21,13 +21,13 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// APIOptions say how many calls are made, and for how long.
+// APIOptions are the rate and the duration of the calls.
 type APIOptions struct {
 	Executable string
 	Rate       int // calls a second
 	For        time.Duration
 	Logger     *slog.Logger
-	// Progress is told each edge that was measured.
+	// Progress is called after the measurement of each edge.
 	Progress func(APIResult) error
 }
 

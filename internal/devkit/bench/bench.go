@@ -22,7 +22,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// Options say what to measure and where.
+// Options select scenarios, sizes and the database.
 type Options struct {
 	Database  string   // a PostgreSQL to use; "" starts a private one with fsync on
 	Scenarios []string // names; none is all
@@ -30,7 +30,7 @@ type Options struct {
 	Tenants   int
 	Slots     int // tasks that the workers hold at once
 	Logger    *slog.Logger
-	// Progress is told each finished scenario.
+	// Progress is called after each scenario.
 	Progress func(Result) error
 }
 
@@ -57,7 +57,7 @@ type bencher struct {
 	postmaster int
 	tenants    []id.Tenant
 	finished   atomic.Int64
-	holds      bool // pg_stat_statements is there
+	holds      bool // pg_stat_statements is installed
 	conns      int32
 }
 
@@ -168,7 +168,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 	if err := b.store.Prepare(ctx); err != nil {
 		return closeAll, err
 	}
-	// Nobody gets ahead before a worker is there.
+	// The load begins when the first worker is ready.
 	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 1}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
@@ -190,7 +190,7 @@ func execute(ctx context.Context, url, sql string) error {
 	return err
 }
 
-// forget lets the profile begin anew.
+// forget resets the profile.
 func (b *bencher) forget(ctx context.Context) error {
 	if !b.holds {
 		return nil

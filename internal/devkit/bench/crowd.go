@@ -56,7 +56,7 @@ func waitingCrowd(ctx context.Context, o FairnessOptions, admin string) (CrowdRe
 	return result, err
 }
 
-// copies makes tenants like one that is there, with what was deployed to it.
+// copies creates tenants like an existing one, with its deployment.
 func (c *contest) copies(ctx context.Context, of id.Tenant, n int) ([]id.Tenant, error) {
 	if _, err := c.admin.Exec(ctx, copiesSQL, of.UUID, n); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// FairnessOptions say what to measure.
+// FairnessOptions select the measurements.
 type FairnessOptions struct {
 	Database string        // a PostgreSQL to use; "" starts a private one with fsync on
 	Backlog  int           // ready tasks of the noisy tenant
@@ -134,7 +134,7 @@ func (c *contest) fill(ctx context.Context, of id.Tenant, n int) error {
 	return nil
 }
 
-// work holds so many tasks at once, each as long as its tenant's tasks take, until done says so.
+// work holds a number of tasks at once, each for its tenant's task duration, until done returns true.
 func (c *contest) work(ctx context.Context, slots int, done func(finished int64) bool) error {
 	var (
 		wait  sync.WaitGroup
@@ -226,7 +226,7 @@ func neighbour(ctx context.Context, o FairnessOptions, admin string) (NeighbourR
 	return result, err
 }
 
-// ask has a tenant want one task each second for so long, and a worker serve everybody.
+// ask triggers one task of a tenant each second for a while; a worker serves all tenants.
 func (c *contest) ask(ctx context.Context, quiet id.Tenant, length time.Duration) error {
 	until := time.Now().Add(length)
 	group, ctx := errgroup.WithContext(ctx)

@@ -81,7 +81,7 @@ func (f *fleet) worker(ctx context.Context, slots int) (*process, error) {
 	return f.start(ctx, "bench", "worker", "--server", f.address, "--slots", strconv.Itoa(slots))
 }
 
-// freePorts are loopback addresses that nobody listens on.
+// freePorts returns unused loopback addresses.
 func freePorts(ctx context.Context, n int) ([]string, error) {
 	var (
 		addresses []string
@@ -160,7 +160,7 @@ func (p *process) waitReady(ctx context.Context, url string) error {
 	}
 }
 
-// alive says why a process that should run does not.
+// alive returns the reason why a process has ended.
 func (p *process) alive() error {
 	select {
 	case <-p.done:
@@ -170,7 +170,7 @@ func (p *process) alive() error {
 	}
 }
 
-// tail keeps the end of what a process says.
+// tail keeps the end of the output of a process.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -19,7 +19,7 @@ import (
 )
 
 // A crowd is many workers with many tasks that take long. Each beats ten times as often as
-// workers need to (every 30 s), tells every third time how far its tasks are, and ends one task
+// workers need to (every 30 s), reports progress every third time, and ends one task
 // and claims another from time to time.
 const (
 	crowdWorkers  = 200
@@ -44,9 +44,9 @@ type crowdWorker struct {
 	client *client.Client
 	crowd  *crowd
 
-	mu     sync.Mutex
-	leases []string // the oldest first
-	told   float32
+	mu       sync.Mutex
+	leases   []string // the oldest first
+	progress float32
 }
 
 // measureHeartbeats holds 5,000 running tasks and looks at what their workers' calls take.
@@ -65,7 +65,7 @@ func measureHeartbeats(ctx context.Context, f *fleet, _ TaskOptions) ([]Figure, 
 		return nil, err
 	}
 	before := f.times(nil)
-	if err := c.everybody(ctx, crowdWatch, (*crowdWorker).live); err != nil {
+	if err := c.all(ctx, crowdWatch, (*crowdWorker).live); err != nil {
 		return nil, err
 	}
 	used := f.times(nil).since(before)
@@ -102,7 +102,7 @@ func (f *fleet) gather(ctx context.Context) (*crowd, error) {
 		}
 		c.workers = append(c.workers, &crowdWorker{name: fmt.Sprintf("crowd-%d", i), client: conn, crowd: c})
 	}
-	return c, c.everybody(ctx, crowdStarting, func(w *crowdWorker, ctx context.Context) error {
+	return c, c.all(ctx, crowdStarting, func(w *crowdWorker, ctx context.Context) error {
 		for len(w.leases) < crowdHeld {
 			if err := w.claim(ctx, crowdHeld-len(w.leases)); err != nil {
 				return err
@@ -122,8 +122,8 @@ func (c *crowd) leave() {
 	}
 }
 
-// everybody lets all workers do something for a while. That the time is over is no error.
-func (c *crowd) everybody(ctx context.Context, most time.Duration, do func(*crowdWorker, context.Context) error) error {
+// all lets all workers do something for a while. The end of the time is no error.
+func (c *crowd) all(ctx context.Context, most time.Duration, do func(*crowdWorker, context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	group, limited := errgroup.WithContext(limited)
@@ -155,7 +155,7 @@ func (w *crowdWorker) timed(ctx context.Context, what string, call func(ctx cont
 	return nil
 }
 
-// claim takes up to so many tasks.
+// claim claims up to a number of tasks.
 func (w *crowdWorker) claim(ctx context.Context, most int) error {
 	response, err := w.client.Workers().Claim(ctx, &servov1.ClaimRequest{
 		WorkerId: w.name, ClaimId: uuid.NewString(), Pools: []string{"default"}, Max: int32(most), Slots: crowdHeld + 1, //nolint:gosec // a few
@@ -180,7 +180,7 @@ func (w *crowdWorker) live(ctx context.Context) error {
 		beats := 0
 		return at(ctx, beatEvery, func() error {
 			if beats++; beats%3 == 0 {
-				if err := w.timed(ctx, "progress", w.tell); err != nil {
+				if err := w.timed(ctx, "progress", w.report); err != nil {
 					return err
 				}
 			}
@@ -233,13 +233,13 @@ func (w *crowdWorker) beat(ctx context.Context) error {
 	return err
 }
 
-// tell says how far all tasks of the worker are.
-func (w *crowdWorker) tell(ctx context.Context) error {
-	w.told = min(w.told+0.05, 1)
+// report sends the progress of all tasks of the worker.
+func (w *crowdWorker) report(ctx context.Context) error {
+	w.progress = min(w.progress+0.05, 1)
 	request := &servov1.ReportRequest{WorkerId: w.name}
 	for _, lease := range w.held() {
 		request.Items = append(request.Items, &servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_Progress{Progress: &servov1.Progress{
-			Phase: "LOAD", Stage: fmt.Sprintf("part %.0f", w.told*4), Fraction: w.told, RecordsLoaded: int64(w.told * 1e6),
+			Phase: "LOAD", Stage: fmt.Sprintf("part %.0f", w.progress*4), Fraction: w.progress, RecordsLoaded: int64(w.progress * 1e6),
 		}}})
 	}
 	_, err := w.client.Workers().Report(ctx, request)
@@ -266,7 +266,7 @@ func (w *crowdWorker) end(ctx context.Context, n int) error {
 	return err
 }
 
-// flatOut lets everybody beat without a pause, and says what a renewal costs.
+// flatOut lets all workers send heartbeats without a pause, and measures the cost of a renewal.
 func (f *fleet) flatOut(ctx context.Context, c *crowd) ([]Figure, error) {
 	type books struct{ renewed, inPlace, dead, wal int64 }
 	read := func() (b books, err error) {
@@ -283,7 +283,7 @@ func (f *fleet) flatOut(ctx context.Context, c *crowd) ([]Figure, error) {
 		return nil, err
 	}
 	c.took["flat out"] = nil
-	err = c.everybody(ctx, crowdFlatOut, func(w *crowdWorker, ctx context.Context) error {
+	err = c.all(ctx, crowdFlatOut, func(w *crowdWorker, ctx context.Context) error {
 		for ctx.Err() == nil {
 			if err := w.timed(ctx, "flat out", w.beat); err != nil {
 				return err
@@ -309,7 +309,7 @@ func (f *fleet) flatOut(ctx context.Context, c *crowd) ([]Figure, error) {
 
 // dismiss ends what the crowd holds and lets a worker do the rest.
 func (f *fleet) dismiss(ctx context.Context, c *crowd) error {
-	if err := c.everybody(ctx, crowdStarting, func(w *crowdWorker, ctx context.Context) error { return w.end(ctx, crowdHeld+1) }); err != nil {
+	if err := c.all(ctx, crowdStarting, func(w *crowdWorker, ctx context.Context) error { return w.end(ctx, crowdHeld+1) }); err != nil {
 		return err
 	}
 	worker, err := f.worker(ctx, 1000)

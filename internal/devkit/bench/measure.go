@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// reading is what the counters said at one moment.
+// reading has the counters at one moment.
 type reading struct {
 	at       time.Time
 	stats    store.Stats
@@ -145,7 +145,7 @@ type Statement struct {
 	Rows  int64   `json:"rows"`
 }
 
-// statements are the dearest statements since the last reset, none without the extension.
+// statements returns the most expensive statements since the last reset, none without the extension.
 func (b *bencher) statements(ctx context.Context) ([]Statement, error) {
 	rows, err := b.admin.Query(ctx, `
 		SELECT coalesce(substring(query FROM '-- name: (\w+)'), left(regexp_replace(query, '\s+', ' ', 'g'), 40)), sum(calls)::bigint,

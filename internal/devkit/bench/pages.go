@@ -12,7 +12,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// PagesOptions say how much history the pages stand on.
+// PagesOptions are the amount of history below the pages.
 type PagesOptions struct {
 	Executable string // this binary: server and worker are processes of it
 	Runs       int    // of one task each, all of which have ended
@@ -30,7 +30,7 @@ type PageResult struct {
 	Bytes int     `json:"bytes"`
 }
 
-// PagesFigures are the pages, and what they stood on.
+// PagesFigures are the durations of the pages and the amount of history.
 type PagesFigures struct {
 	Runs   int64        `json:"runs"`
 	Events int64        `json:"events"`
@@ -40,8 +40,8 @@ type PagesFigures struct {
 // configName is of a config that every tenant has, for the pages that show one.
 const configName = "nightly"
 
-// RunPages fills an installation with runs that have ended, by the API and a worker as everybody
-// would, and then looks at every page.
+// RunPages fills an installation with ended runs, through the API and a worker, and then requests
+// every page.
 func RunPages(ctx context.Context, o PagesOptions) (PagesFigures, error) {
 	var figures PagesFigures
 	f, err := startFleet(ctx, TaskOptions{Executable: o.Executable})
@@ -100,7 +100,7 @@ func (f *fleet) fill(ctx context.Context, tenant string, runs int) error {
 	return f.trigger(ctx, tenant, "single", runs)
 }
 
-// counted says what the pages stand on, with the statistics that a database of some age has.
+// counted returns the amount of history, after ANALYZE.
 func (f *fleet) counted(ctx context.Context, into *PagesFigures) error {
 	if _, err := f.admin.Exec(ctx, `VACUUM ANALYZE`); err != nil {
 		return err

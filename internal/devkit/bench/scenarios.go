@@ -16,7 +16,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// scenario is a load: which runs, how many tasks, and whether they are there before the
+// scenario is a load: which runs, how many tasks, and whether they exist before the
 // workers begin.
 type scenario struct {
 	name     string
@@ -124,7 +124,7 @@ func (b *bencher) createTenants(ctx context.Context, s scenario) error {
 	return nil
 }
 
-// load is what the run of a load told.
+// load is the result of one load.
 type load struct {
 	runs    int64
 	elapsed time.Duration

@@ -18,17 +18,17 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// SchedulesOptions say what to measure.
+// SchedulesOptions select the measurements.
 type SchedulesOptions struct {
 	Database string // a PostgreSQL to use; "" starts a private one with fsync on
 	Configs  []int  // how many are due at once, one measurement each
 	Loops    int    // that fire at the same time in the last measurement
 	Due      int    // configs of the last measurement
 	Batch    int    // configs that a loop of it takes at once; 0 is an equal share of those that are due
-	Profile  bool   // with the dearest statements
+	Profile  bool   // with the most expensive statements
 	Tenants  int
 	Logger   *slog.Logger
-	// Progress is told each result.
+	// Progress is called with each result.
 	Progress func(SchedulesResult) error
 }
 
@@ -47,7 +47,7 @@ type SchedulesResult struct {
 	GoUS       float64     `json:"go_us"`       // likewise
 	WALBytes   float64     `json:"wal_bytes"`   // for each slot
 	HeapMiB    float64     `json:"heap_mib"`    // the most that was live
-	Expensive  []Statement `json:"dearest,omitempty"`
+	Expensive  []Statement `json:"expensive,omitempty"`
 }
 
 // RunSchedules measures how fast configs that are all due fire.

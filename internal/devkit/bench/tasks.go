@@ -17,13 +17,13 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// TaskOptions say what to measure over the network.
+// TaskOptions select the measurements over the network.
 type TaskOptions struct {
 	Executable string   // this binary: server and worker are processes of it
 	Scenarios  []string // names; none is all
 	Tasks      int      // of the throughput scenarios; 0 is their own number
 	Logger     *slog.Logger
-	// Progress is told each finished scenario.
+	// Progress is called after each scenario.
 	Progress func(TaskResult) error
 }
 

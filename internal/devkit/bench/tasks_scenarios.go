@@ -37,7 +37,7 @@ const (
 	fanOutWidth = 10_000
 )
 
-// measureThroughput works off single-task runs that are there when the worker starts.
+// measureThroughput works off single-task runs that exist when the worker starts.
 func measureThroughput(slots int) func(context.Context, *fleet, TaskOptions) ([]Figure, error) {
 	return func(ctx context.Context, f *fleet, o TaskOptions) ([]Figure, error) {
 		tasks := 50_000
@@ -84,7 +84,7 @@ func (f *fleet) between(ctx context.Context, tenant, from, to string) (time.Dura
 }
 
 // measureLatency triggers one run after the other on an idle system. A task is ready when
-// its run is made; its handler says when it began. Both clocks are this machine's.
+// its run is created; its handler records its start. Both clocks are this machine's.
 func measureLatency(ctx context.Context, f *fleet, _ TaskOptions) ([]Figure, error) {
 	const rounds = 300
 	worker, err := f.worker(ctx, 10)
@@ -134,8 +134,8 @@ func measureFanOut(ctx context.Context, f *fleet, _ TaskOptions) ([]Figure, erro
 	return f.durations(ctx, "fanout", "fan", fmt.Sprintf("fan-out of %d and join", fanOutWidth), 3)
 }
 
-// durations runs a pipeline several times, one run after the other, and says how long runs
-// take from trigger to end.
+// durations runs a pipeline several times, one run after the other, and returns the times
+// from trigger to end.
 func (f *fleet) durations(ctx context.Context, tenant, pipeline, what string, rounds int) ([]Figure, error) {
 	worker, err := f.worker(ctx, 1000)
 	if err != nil {

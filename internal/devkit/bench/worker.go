@@ -9,7 +9,7 @@ import (
 	"go.arco.dev/servo"
 )
 
-// WorkerOptions say which server a bench's worker serves.
+// WorkerOptions are the options of a bench's worker.
 type WorkerOptions struct {
 	Server string
 	Slots  int

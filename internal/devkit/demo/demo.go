@@ -1,8 +1,7 @@
-// Package demo is the example of a platform team's own program: it brings an installation to
-// life through the API alone. It makes tenants with quotas and shares, deploys the other examples
-// for them, applies their configs, and goes on triggering runs, so that there is something to look
-// at: a queue that three tenants share, tasks that are tried again, a config that fails until it is
-// disabled. `servo dev` runs it. It may be run again and again: what is there already stays.
+// Package demo is an example of a platform team's own program: it fills an installation through the
+// API. It creates tenants with quotas and shares, deploys the other examples for them, applies their
+// configs, and triggers runs until it is stopped, so that the pages have content: a queue that three tenants share, tasks that are tried again, a config that fails until it is
+// disabled. `servo dev` runs it. It may be run repeatedly: existing objects are kept.
 package demo
 
 import (
@@ -28,29 +27,29 @@ const (
 const (
 	failingTenant = "globex"
 	failingConfig = "globex-aws-expired"
-	failingFirst  = 3  // failures that are brought about at once: from then on there is an alert
+	failingFirst  = 3  // failures at the start, which raise an alert
 	failingRounds = 24 // in which that is tried
 )
 
-// pace is the time between two rounds, if nothing else is said.
+// pace is the default time between two rounds.
 const pace = 5 * time.Second
 
-// patience bounds one round: a server that is away is asked again in the next.
+// patience bounds one round: a server that does not answer is called again in the next.
 const patience = time.Minute
 
-// Options says where the seed goes.
+// Options are the options of the demo.
 type Options struct {
 	// Client is a connection to the installation, with a platform key if it asks for keys.
 	Client *client.Client
-	// By is who triggers runs and changes configs; "seed" if not said.
+	// By is who triggers runs and changes configs (default "seed").
 	By string
-	// Every is the time between two rounds; 5 seconds if not said.
+	// Every is the time between two rounds (default 5 s).
 	Every time.Duration
-	// Logger hears of rounds that have failed; nil is silent.
+	// Logger receives failed rounds; nil is silent.
 	Logger *slog.Logger
 }
 
-// Demo brings an installation to life.
+// Demo fills an installation.
 type Demo struct {
 	options Options
 	streams []stream
@@ -91,8 +90,8 @@ func customers() []customer {
 	}
 }
 
-// Fill makes tenants, deployments and configs, and triggers the first runs. What is there
-// already is brought to what the examples say, but for quotas that somebody has changed.
+// Fill creates tenants, deployments and configs, and triggers the first runs. Existing objects are
+// updated, except quotas that were changed.
 func (s *Demo) Fill(ctx context.Context) error {
 	if err := s.tenant(ctx, Tenant, hello.Manifest); err != nil {
 		return err
@@ -125,8 +124,8 @@ func (s *Demo) tenant(ctx context.Context, name string, manifests ...[]byte) err
 	return err
 }
 
-// quotas gives a tenant what it may use. The version reports whether anybody has done so before:
-// then it stays. It is sent along, so that nobody's change in between is lost.
+// quotas sets the quotas of a tenant, unless their version shows that they were set before. The
+// version is part of the request, so that concurrent changes are not overwritten.
 func (s *Demo) quotas(ctx context.Context, c customer) error {
 	tenants := s.options.Client.Tenants()
 	now, err := tenants.GetQuotas(ctx, &servov1.GetQuotasRequest{Tenant: c.name})
@@ -140,7 +139,7 @@ func (s *Demo) quotas(ctx context.Context, c customer) error {
 	return err
 }
 
-// configs makes the configs of a tenant what the files of cloudcost say, all or none.
+// configs applies the files of cloudcost to a tenant, all or none.
 func (s *Demo) configs(ctx context.Context, tenant string) error {
 	requests, err := readConfigs(cloudcost.Configs, "configs/"+tenant)
 	if err != nil {
@@ -155,8 +154,8 @@ func (s *Demo) configs(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// Run goes on triggering runs until the context is done: many in the first minutes, then a few,
-// so that it costs next to nothing to leave it running.
+// Run triggers runs until the context is done: many in the first minutes, then a few, so that an idle
+// demo costs little.
 func (s *Demo) Run(ctx context.Context) {
 	ticker := time.NewTicker(s.options.Every)
 	defer ticker.Stop()
@@ -194,8 +193,8 @@ func (s *Demo) round(ctx context.Context, round int) error {
 	return s.fail(ctx)
 }
 
-// trigger makes a run, unless enough of them are going on. Where the tenant's quotas leave no
-// room it waits.
+// trigger creates a run, unless enough runs are live. It waits while the tenant's quotas are
+// exhausted.
 func (s *Demo) trigger(ctx context.Context, st stream, round int) error {
 	runs := s.options.Client.Runs()
 	going, err := runs.ListRuns(ctx, &servov1.ListRunsRequest{
@@ -216,11 +215,11 @@ func (s *Demo) trigger(ctx context.Context, st stream, round int) error {
 }
 
 // fail triggers the config that always fails, until it has done so often enough for an alert. Its
-// schedule does the rest: after five failures it is disabled. Once it is, it is left alone.
+// schedule does the rest: after five failures it is disabled. After that it is not triggered.
 func (s *Demo) fail(ctx context.Context) error {
 	configs := s.options.Client.Configs()
 	c, err := configs.GetConfig(ctx, &servov1.GetConfigRequest{Tenant: failingTenant, Config: failingConfig})
-	if client.Is(err, client.NotFound) { // somebody has deleted it
+	if client.Is(err, client.NotFound) { // it was deleted
 		return nil
 	}
 	if err != nil || c.GetState() != servov1.Config_ACTIVE || c.GetConsecutiveFailures() >= failingFirst {

@@ -63,7 +63,7 @@ func readConfigs(files fs.FS, dir string) ([]*servov1.ApplyConfigsRequest, error
 	return requests, nil
 }
 
-// defaultWorkspace is where a config is that does not say.
+// defaultWorkspace is the workspace of configs that name none.
 const defaultWorkspace = "default"
 
 // readConfig reads one config: YAML to the JSON that REST would take.

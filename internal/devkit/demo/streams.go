@@ -14,7 +14,7 @@ type stream struct {
 	tenant, pipeline string
 	first            int   // rounds with a run each
 	thin             int   // after them, only each thin-th
-	atOnce           int32 // runs that may go on at once
+	atOnce           int32 // maximum number of live runs
 	values           func(round int) map[string]any
 }
 

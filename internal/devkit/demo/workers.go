@@ -15,7 +15,7 @@ import (
 // slots is how many tasks each worker runs at once. More would make the queue of shards short.
 const slots = 4
 
-// WorkerOptions says how the workers of the examples run.
+// WorkerOptions are the options of the workers of the examples.
 type WorkerOptions struct {
 	// Conn is the connection of a client.
 	Conn grpc.ClientConnInterface
@@ -23,9 +23,9 @@ type WorkerOptions struct {
 	Name string
 	// Dir is where cloudcost writes its files; see cloudcost.Options.
 	Dir string
-	// Grace is how long tasks may go on when the workers stop; 30 seconds if not said.
+	// Grace is the time for running tasks when the workers stop (default 30 s).
 	Grace time.Duration
-	// Logger hears of the workers' lives; nil is silent.
+	// Logger receives starts and stops of the workers; nil is silent.
 	Logger *slog.Logger
 }
 

@@ -32,7 +32,7 @@ const (
 	socketPathLimit = 103
 )
 
-// layout is where things stand inside the directory.
+// layout has the paths inside the directory.
 type layout struct {
 	dir    string // the whole
 	data   string // the cluster
@@ -86,7 +86,7 @@ func makeDir(dir, parent string, own owner) (string, error) {
 	return dir, nil
 }
 
-// memoryDir is path if files can be made there and so many bytes are free, else "". What is
+// memoryDir is path if files can be made there and enough bytes are free, else "". What is
 // there and small, as in containers, is not used: a full one would fail tests that are right.
 func memoryDir(path string, needed uint64) string {
 	var stat syscall.Statfs_t
@@ -100,11 +100,11 @@ func memoryDir(path string, needed uint64) string {
 	return path
 }
 
-// dirLock says that this process runs the cluster of a directory. The kernel releases it
+// dirLock marks this process as the owner of the cluster of a directory. The kernel releases it
 // when the process dies.
 type dirLock struct{ file *os.File }
 
-// takeLock takes the directory, or says who has it.
+// takeLock locks the directory, or returns a fault that names its owner.
 func takeLock(path string) (*dirLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // others may read who holds it
 	if err != nil {
@@ -155,9 +155,9 @@ func removeUnfinished(ctx context.Context, dir string) error {
 // settle clears what an earlier life left in the directory, which we hold now: unfinished
 // clusters, a postmaster whose parent and watcher are both dead, backends without a
 // postmaster, sockets. It never touches postmaster.pid: that is PostgreSQL's own guard, and
-// it finds a dead pid by itself. If the pid there lives but belongs to a stranger, it is
-// returned, so that PostgreSQL can be told.
-func (s *Server) settle(ctx context.Context) (stranger int, err error) {
+// it finds a dead pid by itself. If the pid is that of another live program, it is
+// returned, so that PostgreSQL can be started in spite of it.
+func (s *Server) settle(ctx context.Context) (foreign int, err error) {
 	unfinished, _ := filepath.Glob(filepath.Join(s.files.dir, unfinishedPrefix+"*")) // the pattern is well-formed
 	for _, dir := range unfinished {
 		if err := removeUnfinished(ctx, dir); err != nil {
@@ -172,24 +172,23 @@ func (s *Server) settle(ctx context.Context) (stranger int, err error) {
 				return 0, err
 			}
 		} else {
-			stranger = left.pid
+			foreign = left.pid
 		}
 	}
 	if err := endOrphans(ctx, s.files.data); err != nil {
 		return 0, err
 	}
-	return stranger, s.makeSocketDir()
+	return foreign, s.makeSocketDir()
 }
 
-// makeSocketDir makes an empty directory for the socket. Outside our own directory somebody
-// may have been there first: then it is not used.
+// makeSocketDir creates an empty directory for the socket. A directory of another user is not used.
 func (s *Server) makeSocketDir() error {
 	info, err := os.Lstat(s.files.socket)
 	if err == nil {
 		holder, ownerErr := statOwner(s.files.socket)
 		mine := ownerErr == nil && (holder.uid == s.owner.uid || int64(holder.uid) == int64(os.Geteuid()))
 		if !info.IsDir() || !mine {
-			return fault.New(fault.Conflict, s.files.socket+" is needed for PostgreSQL's socket and belongs to somebody else",
+			return fault.New(fault.Conflict, s.files.socket+" is needed for PostgreSQL's socket and belongs to another user",
 				fault.Field("dir"), fault.Remedy("remove it, or use a directory with a shorter path"))
 		}
 	}
@@ -203,13 +202,13 @@ func (s *Server) makeSocketDir() error {
 }
 
 // ensureCluster makes the cluster if there is none. initdb works under another name and the
-// cluster gets its own by one rename: it is there whole or not at all.
+// cluster gets its own by one rename: it exists completely or not at all.
 func (s *Server) ensureCluster(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.files.data, "PG_VERSION")); err == nil {
 		return nil
 	}
 	if _, err := os.Lstat(s.files.data); err == nil {
-		return fault.New(fault.Conflict, s.files.data+" is there and is no PostgreSQL cluster",
+		return fault.New(fault.Conflict, s.files.data+" exists and is no PostgreSQL cluster",
 			fault.Field("dir"), fault.Remedy("remove it, or use another directory"))
 	}
 	unfinished, err := os.MkdirTemp(s.files.dir, unfinishedPrefix)

@@ -3,7 +3,7 @@
 // nothing is left when the process that asked for it ends, however it ends.
 //
 // It never touches a PostgreSQL that it did not make, never listens beyond this machine
-// and never speaks SQL. It is no way to run Servo in production: everybody on the machine
+// and never speaks SQL. Do not use it in production: every user of the machine
 // may log in as the superuser.
 package devpg
 
@@ -27,7 +27,7 @@ import (
 // superuser is the role that owns the cluster and that URLs log in as.
 const superuser = "servo"
 
-// Options say where a cluster lives and how it is set up.
+// Options are the directory and the settings of a cluster.
 type Options struct {
 	// Dir is where the cluster lives, with its data, log, socket and lock. It is made if
 	// it is missing and kept at Stop. Empty means a throwaway directory, removed at Stop.
@@ -39,7 +39,7 @@ type Options struct {
 	Port int
 	// Settings go to postgresql.conf on top of the defaults, e.g. fsync=off.
 	Settings map[string]string
-	// Logger hears of starts, stops and crashes; nil is silence.
+	// Logger receives starts, stops and crashes; nil is silent.
 	Logger *slog.Logger
 }
 
@@ -148,11 +148,11 @@ func (s *Server) removedAtEnd() []string {
 	return dirs
 }
 
-// letGo gives back all that up took: directories that nobody wants to keep, the watcher,
-// the lock, in this order, so that at each moment somebody is answerable for the rest.
+// letGo releases what up acquired: temporary directories, the watcher, the lock. The order ensures
+// that the rest has an owner at each moment.
 func (s *Server) letGo() error {
 	var errs []error
-	if s.lock != nil { // without the lock the directory is somebody else's
+	if s.lock != nil { // without the lock the directory has another owner
 		for _, dir := range s.removedAtEnd() {
 			errs = append(errs, os.RemoveAll(dir))
 		}
@@ -186,7 +186,7 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// TCPAddr is the same server over TCP, as host:port, for proxies that stand in between.
+// TCPAddr is the same server over TCP, as host:port, for proxies in front of it.
 func (s *Server) TCPAddr() string {
 	return net.JoinHostPort(loopback, strconv.Itoa(s.port))
 }
@@ -236,7 +236,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 	fresh := s.lock == nil
 	if err := s.up(ctx, s.port); err != nil {
-		if fresh { // after a Stop nobody expects to have to stop again
+		if fresh { // the caller of Stop does not stop it again
 			return errors.Join(err, s.letGo())
 		}
 		return err

@@ -150,7 +150,7 @@ func (f finder) find(ctx context.Context) (installations, error) {
 }
 
 // candidates are the directories worth a look, each once. What PATH calls postgres may be
-// a link: its sisters stand where the link ends.
+// a link: the other programs are beside its target.
 func (f finder) candidates() []string {
 	var dirs []string
 	add := func(dir string) {

@@ -2,8 +2,7 @@ package devpg
 
 import "context"
 
-// Installed names the PostgreSQL that a new cluster would be made with, or says how to get
-// one.
+// Installed returns the PostgreSQL of new clusters, or a fault with instructions to install one.
 func Installed(ctx context.Context) (string, error) {
 	own, err := ownerOf("")
 	if err != nil {

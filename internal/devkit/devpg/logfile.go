@@ -40,13 +40,13 @@ func (s *Server) openLog() (*logFile, error) {
 // close gives up our handle; the child that writes has its own.
 func (l *logFile) close() { _ = l.file.Close() }
 
-// complaint is what a program said before it gave up: its fatal lines, or its last one.
+// complaint returns the reason why a program ended: its fatal lines, or its last one.
 func (l *logFile) complaint() string {
 	text, err := io.ReadAll(io.NewSectionReader(l.file, l.begin, complaintLimit))
 	if err != nil {
 		return err.Error()
 	}
-	last := "it said nothing"
+	last := "it has no output"
 	var fatal []string
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)

@@ -19,11 +19,11 @@ import (
 // refuse root: then it is a user without privileges.
 type owner struct {
 	uid, gid uint32
-	dropped  bool // the caller is root and the programs must run as somebody else
+	dropped  bool // the caller is root and the programs must run as another user
 }
 
-// ownerOf decides who runs the cluster in dir, which may not exist yet. For root it is who
-// owns the data already there, else the user postgres, else nobody.
+// ownerOf returns the user of the cluster in dir, which may not exist yet. For root it is the owner of
+// the existing data, else the user "postgres", else the user "nobody".
 func ownerOf(dir string) (owner, error) {
 	self := owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())} //nolint:gosec // ids are not negative on unix
 	data, err := statOwner(filepath.Join(dir, dataName))
@@ -52,7 +52,7 @@ func ownerOf(dir string) (owner, error) {
 		}
 		return owner{uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
 	}
-	return owner{}, fault.New(fault.Unavailable, "PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody",
+	return owner{}, fault.New(fault.Unavailable, "PostgreSQL refuses to run as root, and there is neither a user \"postgres\" nor a user \"nobody\"",
 		fault.Remedy("run this as a user other than root"))
 }
 
@@ -99,7 +99,7 @@ func (o owner) makeOwned(dir string, mode os.FileMode) error {
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := os.Chmod(dir, mode); err != nil { // whatever the umask says
+	if err := os.Chmod(dir, mode); err != nil { // regardless of the umask
 		return err
 	}
 	if !o.dropped {

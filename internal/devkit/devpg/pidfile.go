@@ -21,7 +21,7 @@ const (
 	statusLine = 7
 )
 
-// pidFile is what postmaster.pid says.
+// pidFile is the content of postmaster.pid.
 type pidFile struct {
 	pid   int
 	ready bool
@@ -56,7 +56,7 @@ func alive(pid int) bool {
 }
 
 // isPostmaster reports whether a process is a PostgreSQL of this data directory: PostgreSQL
-// works inside it. Without /proc its command line tells.
+// works inside it. Without /proc its command line is compared.
 func isPostmaster(ctx context.Context, pid int, data string) bool {
 	if at, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
 		return at == data && isPostgres(pid)
@@ -67,14 +67,14 @@ func isPostmaster(ctx context.Context, pid int, data string) bool {
 	return err == nil && strings.Contains(string(command), "postgres") && strings.Contains(string(command), data)
 }
 
-// isPostgres tells PostgreSQL from a shell that stands in the same directory.
+// isPostgres distinguishes PostgreSQL from a shell in the same directory.
 func isPostgres(pid int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	program := strings.TrimSpace(string(name))
 	return err == nil && (program == "postgres" || program == "postmaster")
 }
 
-// stopLeftover shuts down a postmaster that is nobody's child any more.
+// stopLeftover shuts down a postmaster whose parent has ended.
 func stopLeftover(ctx context.Context, pid int, data string) error {
 	for _, step := range []struct {
 		signal   syscall.Signal

@@ -24,7 +24,7 @@ const (
 	fastPatience      = 30 * time.Second // a fast shutdown writes a checkpoint
 	immediatePatience = 10 * time.Second // PostgreSQL itself kills its backends after 5 s
 	killPatience      = 10 * time.Second
-	pollEvery         = 10 * time.Millisecond // how often a state that nobody signals is looked at
+	pollEvery         = 10 * time.Millisecond // interval at which a state without a signal is checked
 	launchTries       = 5                     // how often a free port may be snatched away
 )
 
@@ -40,7 +40,7 @@ const gateScript = `read -r go && exec "$@" </dev/null`
 type process struct {
 	cmd      *exec.Cmd
 	pid      int
-	expected atomic.Bool   // somebody asked it to end
+	expected atomic.Bool   // its end was requested
 	done     chan struct{} // closed when it has ended
 	err      error         // how it ended; read after done
 }
@@ -77,8 +77,8 @@ func (s *Server) spawn(ctx context.Context, output *logFile, environment []strin
 	return p, nil
 }
 
-// end ends the process, beginning with the given signal and going on to harder ones. A
-// context that ends shortens the first wait only: leaving it alive is no option.
+// end ends the process: with the given signal first, then with stronger ones. The end of the context
+// shortens the first wait only, because the process must not survive.
 func (p *process) end(ctx context.Context, first syscall.Signal) error {
 	p.expected.Store(true)
 	begun := false
@@ -120,7 +120,7 @@ func (p *process) wait(ctx context.Context, patience time.Duration) bool {
 }
 
 // launch starts PostgreSQL on the port, or on a free one if it is 0.
-func (s *Server) launch(ctx context.Context, port, stranger int) error {
+func (s *Server) launch(ctx context.Context, port, foreign int) error {
 	for try := 1; ; try++ {
 		candidate := port
 		if port == 0 {
@@ -129,7 +129,7 @@ func (s *Server) launch(ctx context.Context, port, stranger int) error {
 				return err
 			}
 		}
-		err := s.launchOn(ctx, candidate, stranger)
+		err := s.launchOn(ctx, candidate, foreign)
 		if err == nil {
 			if s.port != candidate { // readers of the address need no lock: it is written once
 				s.port = candidate
@@ -142,7 +142,7 @@ func (s *Server) launch(ctx context.Context, port, stranger int) error {
 	}
 }
 
-func (s *Server) launchOn(ctx context.Context, port, stranger int) error {
+func (s *Server) launchOn(ctx context.Context, port, foreign int) error {
 	begun := time.Now()
 	if err := s.writeConfiguration(port); err != nil {
 		return err
@@ -153,11 +153,11 @@ func (s *Server) launchOn(ctx context.Context, port, stranger int) error {
 	}
 	defer output.close()
 	var environment []string
-	if stranger != 0 {
+	if foreign != 0 {
 		// PostgreSQL refuses to start while the pid in postmaster.pid lives, unless it is
 		// its own family: pg_ctl names its caller this way. Its check of the shared memory,
 		// which would find a postmaster after all, stays on.
-		environment = append(environment, "PG_GRANDPARENT_PID="+strconv.Itoa(stranger))
+		environment = append(environment, "PG_GRANDPARENT_PID="+strconv.Itoa(foreign))
 	}
 	p, err := s.spawn(ctx, output, environment, s.install.program("postgres"), "-D", s.files.data, "-c", "config_file="+s.files.config)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *Server) launchOn(ctx context.Context, port, stranger int) error {
 	return nil
 }
 
-// waitReady waits until this very postmaster says that it is ready and its socket answers.
+// waitReady waits until this postmaster reports that it is ready and its socket answers.
 func (s *Server) waitReady(ctx context.Context, p *process, port int, output *logFile) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -211,5 +211,5 @@ func (s *Server) startFault(why string, port int, cause error) error {
 			fault.Field("port"), fault.Remedy("use another, or 0 for a free one"), fault.Cause(errors.Join(errPortTaken, cause)))
 	}
 	return fault.New(fault.Unavailable, "PostgreSQL did not start: "+why,
-		fault.Remedy("mend what it complains about, a setting or its directory "+s.files.dir), fault.Cause(cause))
+		fault.Remedy("fix the reported problem, such as a setting, in "+s.files.dir), fault.Cause(cause))
 }

@@ -61,7 +61,7 @@ func (s *Server) configuration(port int) string {
 		"timezone":        "UTC",         // initdb would take the machine's: what people see must not depend on it
 		"log_timezone":    "UTC",         // likewise
 		"lc_messages":     "C",           // this package reads the log
-		"log_line_prefix": "%m [%p] %d ", // databases are told apart in the log
+		"log_line_prefix": "%m [%p] %d ", // the log names databases
 	}
 	// It only counts: bench shows which statements cost most.
 	if s.install.hasExtension("pg_stat_statements") {
@@ -73,7 +73,7 @@ func (s *Server) configuration(port int) string {
 	settings["unix_socket_directories"] = s.files.socket
 
 	var text strings.Builder
-	text.WriteString("# Written anew at each start. ALTER SYSTEM has the last word.\n")
+	text.WriteString("# Replaced at each start. Settings of ALTER SYSTEM override these.\n")
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&text, "%s = %s\n", name, quote(settings[name]))
 	}
@@ -87,16 +87,16 @@ func quote(value string) string {
 
 // writeConfiguration puts postgresql.conf in place.
 func (s *Server) writeConfiguration(port int) error {
-	// It stands beside the data, not in it: a privileged caller writes nothing where the
-	// unprivileged owner could have put a link.
+	// It is beside the data, not in it: a privileged caller must not write where the unprivileged
+	// owner could have put a link.
 	if err := os.WriteFile(s.files.config, []byte(s.configuration(port)), 0o644); err != nil { //nolint:gosec // the owner must read it
 		return fmt.Errorf("write postgresql.conf: %w", err)
 	}
 	return nil
 }
 
-// freePort finds a port that nobody listens on. Somebody may take it before PostgreSQL
-// does; then the start is tried again with another.
+// freePort returns an unused port. If another program takes it before PostgreSQL does, the start is
+// repeated with another port.
 func freePort() (int, error) {
 	for range portTries {
 		port := firstFreePort + rand.IntN(lastFreePort-firstFreePort+1)                    //nolint:gosec // a port is no secret

@@ -14,7 +14,7 @@ import (
 //
 // The lines it reads: "run PID" (this is to be stopped), "idle" (nothing is), "bye" (all is
 // cleaned up). Its arguments are the directories to remove at the end. A zombie counts as
-// gone: in a container nobody may ever collect it.
+// gone: in a container it may never be reaped.
 const watcherScript = `
 trap '' HUP INT QUIT TERM
 pid=
@@ -74,22 +74,22 @@ func startWatcher(remove []string) (*watcher, error) {
 }
 
 // run names the process to stop.
-func (w *watcher) run(pid int) error { return w.say(fmt.Sprintf("run %d", pid)) }
+func (w *watcher) run(pid int) error { return w.send(fmt.Sprintf("run %d", pid)) }
 
-// idle says that there is nothing to stop. The pid may soon be somebody else's.
-func (w *watcher) idle() error { return w.say("idle") }
+// idle reports that there is nothing to stop, because the pid may be reused.
+func (w *watcher) idle() error { return w.send("idle") }
 
-func (w *watcher) say(line string) error {
+func (w *watcher) send(line string) error {
 	if _, err := w.pipe.WriteString(line + "\n"); err != nil {
-		return fmt.Errorf("tell the watcher: %w", err)
+		return fmt.Errorf("write to the watcher: %w", err)
 	}
 	return nil
 }
 
 // dismiss ends the watcher, whose work is done, and waits for it.
 func (w *watcher) dismiss() error {
-	sayErr := w.say("bye")
+	sendErr := w.send("bye")
 	closeErr := w.pipe.Close()
 	waitErr := w.cmd.Wait()
-	return errors.Join(sayErr, closeErr, waitErr)
+	return errors.Join(sendErr, closeErr, waitErr)
 }

@@ -3,7 +3,7 @@
 // commands that they name into a shell, in order, against a real server, and compare what
 // comes out with the output that the pages promise.
 //
-// What a fenced block means is said in its info string, which readers do not see:
+// The info string of a fenced block, which readers do not see, states its meaning:
 //
 //	```sh                  commands, typed one after another in one shell
 //	```sh terminal=worker  another terminal: it runs until the page ends, or until the
@@ -20,6 +20,6 @@
 // Blocks in an HTML comment are followed like the others, and readers do not see them: a
 // runbook makes its trouble there, and waits there for what takes its time.
 //
-// Pages name the default addresses and a database that stands for anybody's; the tests put
-// the real ones in their place. Nothing outside of the scratch directory is written.
+// Pages name the default addresses and a placeholder for the database; the tests replace
+// them with real ones. Nothing outside of the scratch directory is written.
 package guides

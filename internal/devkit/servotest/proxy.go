@@ -32,8 +32,7 @@ const (
 	CutAfter
 )
 
-// FaultProxy stands between clients and a PostgreSQL and cuts their connections where it
-// hurts most. It speaks the wire protocol just well enough to see a COMMIT; a connection
+// FaultProxy is a proxy between clients and a PostgreSQL that cuts connections around COMMIT. It speaks the wire protocol just well enough to see a COMMIT; a connection
 // must not be encrypted.
 type FaultProxy struct {
 	// URL is the database's URL through the proxy.
@@ -50,7 +49,7 @@ type FaultProxy struct {
 	running sync.WaitGroup
 }
 
-// Proxy stands in front of the server that a database URL names, until the test ends.
+// Proxy starts a proxy in front of the server of a database URL, until the test ends.
 func Proxy(t testing.TB, databaseURL string) *FaultProxy {
 	t.Helper()
 	config, err := pgconn.ParseConfig(databaseURL)
@@ -187,7 +186,7 @@ type link struct {
 	proxy          *FaultProxy
 	client, server net.Conn
 	encryption     atomic.Bool // the server answers with one byte that is no message
-	doomed         atomic.Bool // to be cut when the server says COMMIT
+	doomed         atomic.Bool // to be cut when the server answers COMMIT
 }
 
 func (l *link) cut() {
@@ -299,7 +298,7 @@ func readMessage(from *bufio.Reader, typed bool) ([]byte, error) {
 	return message, err
 }
 
-// forward writes a message and sends it off when nothing else is there to go with it.
+// forward writes a message and sends it off when no other message waits.
 func forward(from *bufio.Reader, to *bufio.Writer, message []byte) error {
 	if _, err := to.Write(message); err != nil {
 		return err

@@ -95,8 +95,8 @@ func execute(t testing.TB, url, sql string) {
 	require.NoError(t, err)
 }
 
-// shared is the cluster of this test binary and its template: made once, by whoever asks
-// first. The watcher of devpg stops it when the binary ends, however it ends.
+// shared is the cluster of this test binary and its template: created once, by the first
+// test that needs it. The watcher of devpg stops it when the binary ends, however it ends.
 var shared struct { //nolint:gochecknoglobals // one cluster for a whole test binary
 	clusterOnce, templateOnce sync.Once
 	url, template             string
@@ -121,7 +121,7 @@ func cluster(t testing.TB) string {
 }
 
 // FastSettings are all that differs from PostgreSQL's own settings in a throwaway cluster,
-// beside what devpg says: nothing waits for a disk, and there is room for tests that run
+// beside those of devpg: nothing waits for a disk, and there is room for tests that run
 // several servers side by side. Fault tests start a cluster of their own without.
 func FastSettings() map[string]string {
 	return map[string]string{"fsync": "off", "max_connections": "600"}
@@ -205,7 +205,7 @@ func (d *Database) Login(t testing.TB, options, grants string) string {
 	return u.String()
 }
 
-// SetClock makes the database's clock stand at a time, from the next statement on.
+// SetClock stops the database's clock at a time, from the next statement on.
 func (d *Database) SetClock(t testing.TB, now time.Time) {
 	t.Helper()
 	at := now.UTC().Format(time.RFC3339Nano)

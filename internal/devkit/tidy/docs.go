@@ -46,7 +46,7 @@ func (r *Repo) MissingPaths() ([]Finding, error) {
 	})
 }
 
-// pathExists reports whether a backticked word is no path at all, or one that is there.
+// pathExists reports whether a backticked word is no path, or an existing one.
 func (r *Repo) pathExists(doc, word string) bool {
 	if !pathLike.MatchString(word) {
 		return true

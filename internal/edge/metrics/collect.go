@@ -137,7 +137,7 @@ func (o output) tenant(name string, s *tenantSeries) {
 	}
 }
 
-// rest writes what belongs to no tenant. It is there from the beginning: a rate needs a zero
+// rest writes what belongs to no tenant. It exists from the beginning: a rate needs a zero
 // to begin with.
 func (o output) rest(s *snapshot) {
 	for code, n := range s.codes {

@@ -51,7 +51,7 @@ type assetKey struct {
 	asset     string
 }
 
-// NewRecorder makes a recorder that gives labels of their own to so many tenants and assets;
+// NewRecorder returns a recorder that has labels for a number of tenants and assets;
 // 0 is the default.
 func NewRecorder(tenants, assets int) *Recorder {
 	if tenants == 0 {

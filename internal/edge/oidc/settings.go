@@ -128,7 +128,7 @@ func (r *reader) fields(at *yaml.Node, field string, known ...string) map[string
 		name := at.Content[i].Value
 		switch _, twice := found[name]; {
 		case twice:
-			r.bad(at.Content[i], join(field, name), "is there twice", "leave one out")
+			r.bad(at.Content[i], join(field, name), "is set more than once", "remove one of them")
 		case !slices.Contains(known, name):
 			r.bad(at.Content[i], join(field, clipped(name)), "is not known"+suggest.DidYouMean(name, known), "use one of "+strings.Join(known, ", "))
 		default:
@@ -147,7 +147,7 @@ func join(field, name string) string {
 
 func clipped(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// items are the parts of a list, at most so many.
+// items returns the parts of a list, up to a maximum.
 func (r *reader) items(at *yaml.Node, field string, most int) []*yaml.Node {
 	switch {
 	case at == nil:
@@ -232,7 +232,7 @@ func (r *reader) issuer(at *yaml.Node, field string) Issuer {
 		one.Audiences = append(one.Audiences, r.text(node, fmt.Sprintf("%s.audiences[%d]", field, i)))
 	}
 	if len(one.Audiences) == 0 {
-		r.bad(at, field+".audiences", "is missing", "name what tokens for this server have as aud: tokens for others must not be believed")
+		r.bad(at, field+".audiences", "is missing", "name what tokens for this server have as aud: tokens for others must be refused")
 	}
 	for i, node := range r.items(m["algorithms"], field+".algorithms", len(algorithms())) {
 		named := r.text(node, fmt.Sprintf("%s.algorithms[%d]", field, i))

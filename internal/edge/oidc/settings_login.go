@@ -53,10 +53,10 @@ func (r *reader) login(at *yaml.Node, field string, of Issuer) *Login {
 	}
 	if l.ClientID != "" && !slices.Contains(of.Audiences, l.ClientID) {
 		r.bad(m["client_id"], field+".client_id", fmt.Sprintf("%.100q is none of the audiences", l.ClientID),
-			"add it to audiences: the ID token of a login is for the client, and would not be believed")
+			"add it to audiences: the ID token of a login is for the client, and would be refused")
 	}
 	if l.SecretFile != "" && l.SecretEnv != "" {
-		r.bad(m["client_secret_env"], field+".client_secret_env", "is there beside client_secret_file", "leave one of the two out")
+		r.bad(m["client_secret_env"], field+".client_secret_env", "is set beside client_secret_file", "remove one of the two")
 	}
 	if l.SecretEnv != "" && !variableName.MatchString(l.SecretEnv) {
 		r.bad(m["client_secret_env"], field+".client_secret_env", "is not the name of a variable", "name the environment variable that has the secret, and not the secret itself")

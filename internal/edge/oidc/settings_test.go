@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 		"a query":                        {"realms/data", "realms/data?x=1", "issuers[0].issuer", "has a user, a query or a fragment"},
 		"a symmetric algorithm":          {"subject: email", "algorithms: [HS256]", "issuers[0].algorithms[0]", "cannot be used"},
 		"no algorithm at all":            {"subject: email", "algorithms: [none]", "issuers[0].algorithms[0]", "cannot be used"},
-		"something twice":                {"subject: email", "subject: email\n    subject: sub", "issuers[0].subject", "is there twice"},
+		"something twice":                {"subject: email", "subject: email\n    subject: sub", "issuers[0].subject", "is set more than once"},
 		"a mapping that is none":         {"{claim: groups, value: data-team, role: operator, tenant: acme, workspace: dev}", "operator", "issuers[0].grants[0]", "is no mapping"},
 		"a reference instead of a value": {"subject: email", "subject: &x email\n    name: *x", "issuers[0].name", "is no text"},
 	} {

@@ -109,7 +109,7 @@ func forward(to http.Header, from metadata.MD) {
 	}
 }
 
-// onlyAllowed replaces what the gateway has made of the headers.
+// onlyAllowed replaces the gateway's mapping of headers.
 func onlyAllowed(ctx context.Context) context.Context {
 	md := metadata.MD{}
 	if s, ok := ctx.Value(stateKey{}).(*state); ok {

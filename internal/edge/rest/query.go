@@ -46,9 +46,9 @@ func checkQuery(r *route, raw string) error {
 		case r.hasBody:
 			violations = append(violations, violation(name, "belongs into the body", "send it as a field of the JSON body"))
 		case seen[field.TextName()] != "":
-			violations = append(violations, violation(name, "is there twice, also as "+seen[field.TextName()], "send it once"))
+			violations = append(violations, violation(name, "is set more than once, also as "+seen[field.TextName()], "send it once"))
 		case !field.IsList() && len(query[name]) > 1:
-			violations = append(violations, violation(name, fmt.Sprintf("is there %d times and can have one value", len(query[name])), "send it once"))
+			violations = append(violations, violation(name, fmt.Sprintf("is set %d times and can have one value", len(query[name])), "send it once"))
 		default:
 			for _, value := range query[name] {
 				if bad := badScalar(field, value); bad != "" {

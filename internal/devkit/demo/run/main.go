@@ -1,6 +1,6 @@
-// Command run brings a server to life: it makes tenants, deploys the examples for them, triggers
-// runs and executes them, until Ctrl-C. SERVO_SERVER says which server (127.0.0.1:8081 if not
-// said), SERVO_API_KEY is a platform key if that server asks for keys.
+// Command run fills a server: it creates tenants, deploys the examples for them, triggers runs and
+// executes them, until Ctrl-C. SERVO_SERVER is the address of the server (default 127.0.0.1:8081),
+// SERVO_API_KEY is a platform key if that server requires keys.
 package main
 
 import (

@@ -121,23 +121,22 @@ func (b *Browser) Open(t testing.TB, base string) *Window {
 	return w
 }
 
-// listen hears events until the window is closed.
-func listen[E any](w *Window, until *sync.WaitGroup, events iter.Seq2[E, error], heard func(E)) {
+// listen receives events until the window is closed.
+func listen[E any](w *Window, until *sync.WaitGroup, events iter.Seq2[E, error], received func(E)) {
 	until.Go(func() {
 		for e, err := range events {
 			if err != nil {
 				if w.ctx.Err() == nil {
-					w.trouble("the browser cannot be heard: " + err.Error())
+					w.trouble("events of the browser cannot be read: " + err.Error())
 				}
 				return
 			}
-			heard(e)
+			received(e)
 		}
 	})
 }
 
-// Allow says that complaints with this text are expected, such as the status of a page that is
-// meant to be an error.
+// Allow permits errors with this text, such as the status of a page that is an error by design.
 func (w *Window) Allow(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,7 +226,7 @@ func (w *Window) See(text string) {
 }
 
 // Until waits until a script gives true on a page that is loaded to its end: an address is that
-// of the next page before all of it is there.
+// of the next page before it is complete.
 func (w *Window) Until(script string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -241,7 +240,7 @@ func (w *Window) Until(script string) {
 		select {
 		case <-ctx.Done():
 			text, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string]("document.body.innerText.slice(0, 3000)"))
-			require.Fail(w.t, "waited in vain", "for %s (%v); the page says:\n%s", script, err, text)
+			require.Fail(w.t, "condition not met", "%s (%v); the text of the page:\n%s", script, err, text)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -273,7 +272,7 @@ func (w *Window) Snap(path string) {
 		taken, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: format, Quality: &quality})
 		return taken.Data, err
 	})
-	require.NoError(w.t, os.WriteFile(path, picture, 0o644)) //nolint:gosec // pictures of pages are for everybody
+	require.NoError(w.t, os.WriteFile(path, picture, 0o644)) //nolint:gosec // pictures of pages are public
 }
 
 // Address is where the window is, without the server.

@@ -1,5 +1,5 @@
 // Package certs makes certificates for tests: an authority of the test's own, and what it has
-// signed, as PEM files. Nothing outside the test believes them.
+// signed, as PEM files. Only the test trusts them.
 package certs
 
 import (
@@ -61,7 +61,7 @@ func (a *Authority) Issue(t testing.TB, name string, lasts time.Duration) Pair {
 	return p
 }
 
-// IssueTo is Issue in place of files that are there: a renewal.
+// IssueTo is Issue in place of existing files: a renewal.
 func (a *Authority) IssueTo(t testing.TB, p Pair, name string, lasts time.Duration) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func (a *Authority) IssueTo(t testing.TB, p Pair, name string, lasts time.Durati
 	write(t, p.Key, "PRIVATE KEY", der)
 }
 
-// Shown is the name in the certificate that an address shows to whoever connects now; "" if it
+// Shown is the name in the certificate that an address shows now; "" if it
 // shows none of this authority.
 func (a *Authority) Shown(address string) string {
 	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12})

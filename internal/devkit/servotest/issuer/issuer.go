@@ -1,6 +1,6 @@
 // Package issuer is an OpenID Connect issuer for tests: a server on loopback with keys of its
-// own, that publishes what the test says and signs what the test likes, lies included. People
-// log in there as at a provider that takes no liberties. Nothing outside the test believes it.
+// own, that publishes and signs what the test sets, also invalid content. People can log in there.
+// Only the test trusts it.
 package issuer
 
 import (
@@ -26,7 +26,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest/certs"
 )
 
-// Audience is whom tokens are for if nothing else is said.
+// Audience is the default audience of tokens.
 const Audience = "servo"
 
 // Issuer is one issuer.
@@ -121,7 +121,7 @@ func (i *Issuer) Withdraw() {
 	i.keys = i.keys[len(i.keys)-1:]
 }
 
-// Down lets it answer nobody, or everybody again.
+// Down stops or resumes its answers.
 func (i *Issuer) Down(down bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -135,7 +135,7 @@ func (i *Issuer) Discover(change func(document map[string]any)) {
 	i.document = change
 }
 
-// Publish answers whoever asks for the keys.
+// Publish sets the answer to requests for the keys.
 func (i *Issuer) Publish(answer http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -193,7 +193,7 @@ func sign(alg jose.SignatureAlgorithm, key any, header map[jose.HeaderKey]any, c
 	return signed.CompactSerialize()
 }
 
-// Unsigned is a token that nobody has signed, with this header.
+// Unsigned returns a token without a signature, with this header.
 func Unsigned(t testing.TB, header, claims map[string]any) string {
 	t.Helper()
 	part := func(members map[string]any) string {

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Client is somebody to whom the issuer gives tokens of people who have logged in.
+// Client is an application that receives tokens of people who have logged in.
 type Client struct {
 	ID       string
 	Secret   string // "" is a public client
@@ -25,7 +25,7 @@ type Client struct {
 type provider struct {
 	mu       sync.Mutex
 	clients  map[string]Client
-	person   map[string]any // claims of whoever sits at the browser
+	person   map[string]any // token claims of the person at the browser
 	declines url.Values     // instead of a code
 	codes    map[string]grant
 	answer   http.HandlerFunc // instead of tokens
@@ -48,21 +48,21 @@ func (i *Issuer) Register(c Client) {
 	i.logins.clients[c.ID] = c
 }
 
-// LogIn says who sits at the browser, by the claims of the ID tokens to come.
+// LogIn sets the person at the browser, by the token claims of the next ID tokens.
 func (i *Issuer) LogIn(claims map[string]any) {
 	i.logins.mu.Lock()
 	defer i.logins.mu.Unlock()
 	i.logins.person, i.logins.declines = claims, nil
 }
 
-// Decline lets nobody in from now on, for a reason.
+// Decline refuses all logins from now on, with a reason.
 func (i *Issuer) Decline(code, description string) {
 	i.logins.mu.Lock()
 	defer i.logins.mu.Unlock()
 	i.logins.declines = url.Values{"error": {code}, "error_description": {description}}
 }
 
-// Answer answers whoever asks for tokens; nil is as it should be.
+// Answer sets the answer to requests for tokens; nil is the correct one.
 func (i *Issuer) Answer(answer http.HandlerFunc) {
 	i.logins.mu.Lock()
 	defer i.logins.mu.Unlock()
@@ -78,13 +78,13 @@ func (i *Issuer) login(w http.ResponseWriter, r *http.Request) {
 	i.authorize(w, r)
 }
 
-// authorize is the page on which somebody logs in, and what follows from that.
+// authorize serves the login page and its redirect.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	i.logins.mu.Lock()
 	defer i.logins.mu.Unlock()
 	query := r.URL.Query()
 	client, known := i.logins.clients[query.Get("client_id")]
-	if !known || query.Get("redirect_uri") != client.Redirect { // whoever it may be, it is not sent there
+	if !known || query.Get("redirect_uri") != client.Redirect { // an unknown client is not redirected
 		http.Error(w, "no such client, or not its redirect URI: "+query.Get("redirect_uri"), http.StatusBadRequest)
 		return
 	}

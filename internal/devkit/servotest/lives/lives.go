@@ -1,5 +1,5 @@
-// Package lives lets a test have servers that are processes of their own, which it kills and
-// starts again: the test binary itself, told by a variable what to be. It is for tests alone.
+// Package lives runs servers of a test as separate processes, which the test kills and restarts. The
+// process is the test binary itself; a variable selects its role. It is for tests only.
 package lives
 
 import (
@@ -30,13 +30,13 @@ type process struct {
 	gone  chan struct{}
 }
 
-// New makes a cast of so many places. A process finds its config as JSON in the variable.
+// New creates a cast with a number of places. A process finds its config as JSON in the variable.
 func New(places int, variable string, config func(name string) any) *Cast {
 	return &Cast{variable: variable, config: config, places: make([]*process, places)}
 }
 
-// Play is the life of a process: it reads its config, calls run, and says by ready that it
-// works. The context ends with the standard input, so that nobody outlives the test.
+// Play runs a process: it reads its options, calls run, and reports with ready that it works. The
+// context ends with the standard input, so that no process outlives the test.
 func Play[C any](text string, run func(ctx context.Context, config C, ready func()) error) int {
 	var config C
 	if err := json.Unmarshal([]byte(text), &config); err != nil {

@@ -24,13 +24,13 @@ import (
 // port is part of the socket's name: each PgBouncer has a directory of its own.
 const port = 6432
 
-// Start gives the URL of a database through a PgBouncer that has so many connections to it,
+// Start gives the URL of a database through a PgBouncer with a number of connections to it,
 // until the test ends.
 func Start(t testing.TB, databaseURL string, connections int) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		program = "/usr/sbin/pgbouncer" // where Debian puts it, and not everybody looks
+		program = "/usr/sbin/pgbouncer" // the directory of Debian, which may be missing in PATH
 	}
 	require.FileExists(t, program, "there is no PgBouncer: run scripts/setup.sh")
 	target, err := pgconn.ParseConfig(databaseURL)
@@ -44,7 +44,7 @@ func Start(t testing.TB, databaseURL string, connections int) string {
 	}
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the test connects through its socket
 	ini := filepath.Join(dir, "pgbouncer.ini")
-	require.NoError(t, os.WriteFile(ini, []byte(settings(target, dir, connections)), 0o644)) //nolint:gosec // PgBouncer reads it as somebody else
+	require.NoError(t, os.WriteFile(ini, []byte(settings(target, dir, connections)), 0o644)) //nolint:gosec // PgBouncer reads it as another user
 	run(t, program, ini, owner)
 	through := url.URL{
 		Scheme: "postgres", User: url.User(target.User), Path: "/" + target.Database,
@@ -54,7 +54,7 @@ func Start(t testing.TB, databaseURL string, connections int) string {
 	return through.String()
 }
 
-// settings are those of a pooler that trusts everybody who reaches its socket.
+// settings returns the settings of a pooler that requires no password at its socket.
 func settings(target *pgconn.Config, dir string, connections int) string {
 	server := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", target.Host, target.Port, target.Database, target.User)
 	if target.Password != "" {
@@ -123,8 +123,8 @@ func waitFor(t testing.TB, through, log string) {
 	}
 	for until := time.Now().Add(patience); !connected(); {
 		if time.Now().After(until) {
-			said, _ := os.ReadFile(log) //nolint:gosec // in our own directory
-			require.NoError(t, last, "PgBouncer did not start: %s", said)
+			output, _ := os.ReadFile(log) //nolint:gosec // in our own directory
+			require.NoError(t, last, "PgBouncer did not start: %s", output)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"go.arco.dev/servo/internal/edge/oidc"
 )
 
-// StartBelieving starts one that asks for keys and believes the tokens of an issuer: whoever is
-// in a group has its grant.
+// StartBelieving starts a server that requires keys and accepts the tokens of an issuer: members of
+// a group have its grant.
 func StartBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant) *Server {
 	t.Helper()
 	return startBelieving(t, from, groups, nil)

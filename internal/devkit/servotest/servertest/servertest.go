@@ -35,7 +35,7 @@ func Start(t testing.TB) *Server {
 	return StartWith(t, daemon.Config{DatabaseURL: servotest.DB(t).URL})
 }
 
-// StartWith starts one on a database that is there, for tests with several servers on one
+// StartWith starts one on an existing database, for tests with several servers on one
 // database. Addresses and name are filled in. It asks for no keys.
 func StartWith(t testing.TB, config daemon.Config) *Server {
 	t.Helper()

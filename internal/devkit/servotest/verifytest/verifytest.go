@@ -1,5 +1,4 @@
-// Package verifytest lets a test end with one line that proves that its database is what
-// the events say. It is a package of its own so that servotest does not import what is
+// Package verifytest lets a test end with one line that proves that its tables equal the event log. It is a package of its own so that servotest does not import what is
 // tested with it.
 package verifytest
 
@@ -28,8 +27,8 @@ func Clean(t testing.TB, db *servotest.Database) verify.Report {
 	return report
 }
 
-// NoDeadlocks fails the test if PostgreSQL has reported a deadlock. It reads the log: the counter of a
-// server that crashed begins anew.
+// NoDeadlocks fails the test if PostgreSQL has reported a deadlock. It reads the log, because a crash
+// resets the counter.
 func NoDeadlocks(t testing.TB, postgres *devpg.Server) {
 	t.Helper()
 	printed, err := postgres.Log()
@@ -39,7 +38,7 @@ func NoDeadlocks(t testing.TB, postgres *devpg.Server) {
 	}
 }
 
-// miscounted counts the tenants and pools of which admission believes that another number of
+// miscounted counts the tenants and pools for which admission counts another number of
 // tasks is in flight than is queued or leased, or has left and is noted.
 const miscounted = `
 	SELECT count(*) FROM (

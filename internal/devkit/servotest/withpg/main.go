@@ -5,7 +5,7 @@
 // The command finds the server in SERVO_DATABASE_URL. When it ends, the server and its data
 // are gone, and withpg ends with the command's exit code. If SERVO_DATABASE_URL is already
 // set, that server is used and none is started. The data is not durable (in memory if there is
-// room, and fsync is off unless --set says otherwise): this is for tests, never for figures.
+// room, and fsync is off unless --set enables it): this is for tests, never for figures.
 package main
 
 import (
@@ -28,8 +28,8 @@ const (
 	urlVariable = "SERVO_DATABASE_URL"
 	exitFailure = 1   // PostgreSQL did not start or stop
 	exitUsage   = 2   // the arguments are wrong
-	exitMissing = 127 // the command cannot be run, as shells say it
-	exitSignal  = 128 // plus the signal that ended the command, as shells say it
+	exitMissing = 127 // the command cannot be run, as in shells
+	exitSignal  = 128 // plus the signal that ended the command, as in shells
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)) }
@@ -117,7 +117,7 @@ func start(settings map[string]string, signals <-chan os.Signal) (*devpg.Server,
 }
 
 // execute runs the command and passes signals on until it ends. After Ctrl-C in a terminal
-// the command hears twice, from the terminal and from here: hearing never would be worse.
+// the command receives it twice, from the terminal and from here.
 func execute(cmd *exec.Cmd, signals <-chan os.Signal, stderr io.Writer) int {
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(stderr, "withpg:", err)
