@@ -133,7 +133,7 @@ func statusError(response *http.Response, answer []byte) error {
 	return failure
 }
 
-// idempotencyKey returns the key of all calls of an attempt. The fencing token tells attempts apart
+// idempotencyKey returns the key of all calls of an attempt. The fencing token distinguishes attempts
 // that have the same number before and after a restore of the database.
 func idempotencyKey(lease *servov1.Lease) string {
 	return fmt.Sprintf("%s:%d:%d", lease.GetTask(), lease.GetAttempt(), lease.GetFencingToken())

@@ -50,10 +50,10 @@ var allowed = []*regexp.Regexp{
 // documents that are written by hand. Tests and applied migrations are left out.
 func (r *Repo) UnusualWords() ([]Finding, error) {
 	keep := func(name string) bool {
-		if !isProduct(name) || strings.Contains(name, "/migrations/") || strings.HasPrefix(name, "third_party/") || strings.HasSuffix(name, "tidy/words.go") {
+		if !isProduct(name) || strings.Contains(name, "/migrations/") || strings.HasPrefix(name, "third_party/") || strings.Contains(name, "/vendor/") || strings.HasSuffix(name, "tidy/words.go") {
 			return false
 		}
-		return slices.Contains([]string{".go", ".md", ".templ", ".proto", ".sql", ".sh", ".py"}, path.Ext(name)) || path.Base(name) == "Makefile"
+		return slices.Contains([]string{".go", ".md", ".templ", ".proto", ".sql", ".sh", ".py", ".js", ".css", ".yaml", ".yml"}, path.Ext(name)) || path.Base(name) == "Makefile"
 	}
 	return r.each(keep, func(name string, data []byte) []Finding {
 		if generated.Match(data) {
