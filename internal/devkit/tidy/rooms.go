@@ -37,6 +37,10 @@ var Rooms = []Room{
 		Name: "loops", Dir: "internal/loops", Holds: "background work: scheduler, admission, reaper, dispatcher, alerter, feed, presence",
 		May: []string{"base", "domain", "store", "engine"}, Tests: []string{"contract", "daemon", "devkit"},
 	},
+	{
+		Name: "data", Dir: "internal/data", Holds: "outputs: blob stores, file formats, checks over files",
+		May: []string{"base", "domain"}, Siblings: []string{"*"},
+	},
 	{Name: "contract", Dir: "gen", Holds: "the API's messages, generated from proto/"},
 	{Name: "client", Dir: "client", Holds: "the Go client of the API", May: []string{"contract"}, Tests: []string{"devkit"}},
 	{
@@ -109,6 +113,11 @@ var Doors = []Door{
 	{Package: "github.com/spf13/cobra", Rooms: []string{"cli"}, Why: "cli has the commands"},
 	{Package: "github.com/spf13/pflag", Rooms: []string{"cli"}, Why: "cli has the commands"},
 	{Package: "github.com/gowebpki/jcs", Rooms: []string{"internal/base/canon"}, Why: "canon has canonical JSON"},
+	{Package: "gocloud.dev", Rooms: []string{"internal/data/blob"}, Why: "blob has the object stores"},
+	{Package: "github.com/apache/arrow-go", Rooms: []string{"internal/data/rows"}, Why: "rows reads Parquet with it"},
+	{Package: "github.com/parquet-go/parquet-go", Rooms: []string{"internal/data/rows"}, Why: "rows writes Parquet with it"},
+	{Package: "github.com/fsouza/fake-gcs-server", Tests: true, Why: "tests only"},
+	{Package: "github.com/johannesboyne/gofakes3", Tests: true, Why: "tests only"},
 	{Package: "github.com/stretchr/testify", Rooms: []string{"internal/devkit/servotest"}, Tests: true, Why: "tests only"},
 	{Package: "github.com/google/go-cmp", Tests: true, Why: "tests only"},
 	{Package: "github.com/rogpeppe/go-internal", Tests: true, Why: "tests only"},

@@ -48,6 +48,14 @@ func TestParse(t *testing.T) {
 		require.Equal(t, asset.Pipeline{Name: "all", Select: []string{"*"}, Priority: 5}, p)
 	})
 
+	t.Run("a declared schema is a check", func(t *testing.T) {
+		t.Parallel()
+		for checks, want := range map[string]int{"": 1, "checks: [{type: schema, allow_extra: true}]": 1, "checks: [{type: row_count, min: 1}]": 2} {
+			m := parse(t, wrap("go: {}\noutput: {format: csv, schema: [{name: a, type: string}]}\n"+checks))
+			require.Len(t, m.Assets[0].Checks, want, checks)
+		}
+	})
+
 	t.Run("what is said is read", func(t *testing.T) {
 		t.Parallel()
 		m := readGood(t, "full.yaml")

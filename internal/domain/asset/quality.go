@@ -2,6 +2,7 @@ package asset
 
 import (
 	"encoding/json"
+	"slices"
 
 	"go.arco.dev/servo/internal/base/canon"
 	"go.arco.dev/servo/internal/domain/quality"
@@ -90,6 +91,7 @@ func (a *Asset) validateQuality(found *violations, path string) {
 func (a *Asset) normaliseQuality() {
 	if a.Output != nil {
 		a.Output.Normalise()
+		a.addSchemaCheck()
 	}
 	for i := range a.Checks {
 		c := &a.Checks[i]
@@ -98,6 +100,14 @@ func (a *Asset) normaliseQuality() {
 		for j := range c.Values {
 			c.Values[j] = canonical(c.Values[j])
 		}
+	}
+}
+
+// addSchemaCheck makes a declared schema a check, unless the asset has one.
+func (a *Asset) addSchemaCheck() {
+	has := slices.ContainsFunc(a.Checks, func(c quality.Check) bool { return c.Type == quality.SchemaMatch && c.Phase != quality.Pre })
+	if len(a.Output.Schema) > 0 && !has {
+		a.Checks = append(a.Checks, quality.Check{Type: quality.SchemaMatch})
 	}
 }
 
