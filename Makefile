@@ -25,7 +25,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## find or install the tools that tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3)
+setup: ## find or install the tools that tests need beside Go (PostgreSQL >= 15, PgBouncer, Chromium, a C compiler, curl, python3 with venv)
 	@scripts/setup.sh
 
 .PHONY: build
@@ -57,8 +57,18 @@ lint: $(bin)/golangci-lint ## run the linters
 fmt: $(bin)/golangci-lint ## format the code
 	$(bin)/golangci-lint fmt
 
+# The Python SDK. Its tools are installed once into an environment of their own, by uv where it is
+# available.
+venv := .cache/python
+$(venv)/installed: sdk/python/pyproject.toml scripts/python.sh
+	@scripts/python.sh $(venv)
+
+.PHONY: test/python
+test/python: setup $(venv)/installed ## run the linters and tests of the Python SDK
+	cd sdk/python && ../../$(venv)/bin/ruff check . && ../../$(venv)/bin/ruff format --check . && ../../$(venv)/bin/mypy && ../../$(venv)/bin/pytest
+
 .PHONY: test
-test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/domain/run/... for some)
+test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler test/python) $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/domain/run/... for some)
 	$(gotestsum) -- -timeout $(timeout) $(packages)
 
 .PHONY: test/race
@@ -94,7 +104,7 @@ screenshots: setup build ## write screenshots of every page to docs/ui
 	@scripts/screenshots.sh
 
 .PHONY: check
-check: verify lint test/pooler test/race ## run all checks of CI; the test summary comes last
+check: verify lint test/pooler test/python test/race ## run all checks of CI; the test summary comes last
 
 .PHONY: clean
 clean: ## remove built files and tools

@@ -3,6 +3,7 @@ package servo_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
@@ -15,9 +16,13 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/devkit/servotest/servertest"
+	"go.arco.dev/servo/internal/worker/host"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == host.SupervisorCommand {
+		os.Exit(host.Supervise(os.Args[3:]))
+	}
 	const devpg = "go.arco.dev/servo/internal/devkit/devpg.(*Server)." // stays for the next package
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(devpg+"launchOn.func1"), goleak.IgnoreAnyFunction(devpg+"spawn.func1"))
 }

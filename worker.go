@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -22,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/worker"
+	"go.arco.dev/servo/internal/worker/host"
 )
 
 // WorkerOptions configures a worker. The zero value connects to a server on this machine and runs one
@@ -68,6 +70,9 @@ type WorkerOptions struct {
 	// 10.0.0.0/8. Loopback and link-local addresses are always refused.
 	AllowPrivateNetworks []string
 
+	// Python enables python assets of a project, which run in host processes.
+	Python *PythonOptions
+
 	// local lets http assets call this machine. It is for tests.
 	local bool
 
@@ -91,6 +96,27 @@ type ExecOptions struct {
 	// User is the user that commands run as, by name or as UID:GID, if the worker runs as root.
 	// Commands then cannot inspect the worker's process, which has its key.
 	User string
+}
+
+// PythonOptions configures the hosts of python assets.
+type PythonOptions struct {
+	// Project is the directory of the Python project, or DIR:MODULE.
+	Project string
+	// Interpreter is the Python to use; default: the project's .venv, VIRTUAL_ENV, or python3.
+	Interpreter string
+	// PassEnv lists variables of the worker's environment that hosts get, besides PATH, HOME,
+	// TMPDIR, LANG and TZ.
+	PassEnv []string
+	// MemoryLimit is how many bytes a host and its child processes may use; default: no limit.
+	MemoryLimit int64
+	// TasksPerHost is after how many tasks a host is replaced; default 1000.
+	TasksPerHost int
+	// Grace is the time from SIGTERM to SIGKILL when a task is cancelled; default 5 seconds.
+	Grace time.Duration
+	// User is the user that hosts run as, by name or as UID:GID, if the worker runs as root.
+	User string
+	// Output is where prints of the project's import go; default: standard error.
+	Output io.Writer
 }
 
 // The variables with keys. A worker hides them from the commands that it runs.
@@ -156,7 +182,7 @@ func (w *Worker) Assets() []string { return w.handlers.Names() }
 // the grace, interrupts the rest (other workers retry them), and returns when all results are
 // reported. Run does not handle signals; [Main] does.
 func (w *Worker) Run(ctx context.Context) error {
-	inner, disconnect, err := w.start()
+	inner, disconnect, err := w.start() //nolint:contextcheck // the import of a project ends with its own time limit
 	if err != nil {
 		return err
 	}
@@ -222,6 +248,15 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		closeConn := disconnect
 		disconnect = func() error { calls.Close(); return closeConn() }
 	}
+	if o.Python != nil {
+		hosts, err := o.Python.executor(max(o.Concurrency, 1), o.Logger)
+		if err != nil {
+			return nil, nil, errors.Join(err, disconnect())
+		}
+		inside.Executors = append(inside.Executors, hosts)
+		closeConn := disconnect
+		disconnect = func() error { hosts.Close(); return closeConn() }
+	}
 	inner, err := worker.New(inside)
 	if err != nil {
 		return nil, nil, errors.Join(err, disconnect())
@@ -284,6 +319,9 @@ const traceGrace = 5 * time.Second
 // With SERVO_WORKER_DESCRIBE=1 it prints as JSON what the worker can execute, and exits. `servo worker
 // check` uses this to compare a program with a manifest.
 func Main(w *Worker) {
+	if len(os.Args) > 2 && os.Args[1] == host.SupervisorCommand {
+		os.Exit(host.Supervise(os.Args[3:]))
+	}
 	if os.Getenv(worker.DescribeVariable) != "" {
 		if err := json.NewEncoder(os.Stdout).Encode(w.describe()); err != nil {
 			os.Exit(1)

@@ -77,6 +77,10 @@ has_browser() { # the names that the tests of the pages look for
     [[ -n ${SERVO_BROWSER:-} ]]
 }
 
+has_venv() { # Debian has it in a package of its own
+  command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
 # install_pgbouncer installs PgBouncer with automatic start of services disabled, and restores that
 # setting afterwards.
 install_pgbouncer() {
@@ -132,6 +136,7 @@ else
   for program in curl python3; do
     command -v "$program" >/dev/null || missing_programs+=("$program")
   done
+  has_venv || missing_programs+=(python3-venv)
   has_browser || missing_programs+=(chromium)
 fi
 
@@ -159,6 +164,10 @@ if $need_compiler && ! has_compiler; then
   advise "no C compiler, which the race detector needs" "gcc libc6-dev" "gcc" "gcc"
 fi
 for program in "${missing_programs[@]}"; do
+  if [[ $program == python3-venv ]]; then
+    has_venv || advise "no module venv of Python, which tests of the SDK need" "python3-venv" "python3" "python3"
+    continue
+  fi
   command -v "$program" >/dev/null ||
     advise "no $program, which commands of the guides call" "$program" "$program" "$program"
 done

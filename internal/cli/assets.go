@@ -149,6 +149,8 @@ func kindOf(code *servov1.Code) string {
 		return "http"
 	case *servov1.Code_Go:
 		return "go"
+	case *servov1.Code_Python:
+		return "python"
 	}
 	return "-"
 }
@@ -162,6 +164,8 @@ func codeText(code *servov1.Code) string {
 		text += " " + kind.Http.GetMethod() + " " + kind.Http.GetUrl()
 	case *servov1.Code_Go:
 		text += " " + kind.Go.GetHandler()
+	case *servov1.Code_Python:
+		text += " " + kind.Python.GetFunction() + " " + kind.Python.GetCode()
 	}
 	return clean(strings.TrimSpace(text))
 }

@@ -17,7 +17,7 @@ import (
 // newDeploy deploys a manifest.
 func newDeploy() *cobra.Command {
 	var (
-		file     string
+		source   manifestSource
 		dryRun   bool
 		manifest *structpb.Struct
 	)
@@ -26,15 +26,22 @@ func newDeploy() *cobra.Command {
 		long: `Deploy a manifest: make it the active deployment of a workspace, and show the changes: + is new,
 ~ is changed, - is removed. Running runs keep their deployment.
 
-The manifest is checked locally before it is sent.`,
+The manifest is checked locally before it is sent. With --python it is what a Python project
+declares: the project is imported in a process of its own, and mistakes are reported with file and
+line.`,
 		example: `  servo deploy -f servo.yaml --tenant acme
+  servo deploy --python ./shop --tenant acme
   servo deploy -f servo.yaml --dry-run`,
 		flags: func(cmd *cobra.Command) {
-			addManifest(cmd, &file)
+			source.add(cmd)
 			cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without deploying them")
 		},
 		check: func(s *session) (err error) {
-			manifest, err = readManifest(s.cmd, file)
+			data, name, err := source.read(s.cmd)
+			if err != nil {
+				return err
+			}
+			manifest, err = manifestMessage(data, name)
 			return err
 		},
 	}, func(ctx context.Context, s *session) (*servov1.DeployResponse, error) {
@@ -52,15 +59,6 @@ The manifest is checked locally before it is sent.`,
 // addManifest gives a command --file.
 func addManifest(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "file", "f", "servo.yaml", "manifest, YAML or JSON, or - for standard input")
-}
-
-// readManifest reads and checks a manifest.
-func readManifest(cmd *cobra.Command, file string) (*structpb.Struct, error) {
-	data, err := readInput(cmd, "--file", file, asset.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	return manifestMessage(data, file)
 }
 
 // manifestMessage checks the text of a manifest and returns it as a message.

@@ -15,7 +15,7 @@ import (
 // newPlan shows the plan of a manifest, without a server.
 func newPlan() *cobra.Command {
 	var (
-		file    string
+		source  manifestSource
 		request plan.Request
 		params  parameters
 	)
@@ -30,19 +30,20 @@ Without --pipeline and --select everything is planned. --select is repeatable an
 trigger; --params takes a JSON object, or @FILE.`,
 		example: `  servo plan -f servo.yaml
   servo plan -f servo.yaml --select +gold/revenue --output json
+  servo plan --python ./shop
   servo plan -f servo.yaml --pipeline revenue --param day=2026-01-31`,
 		flags: func(cmd *cobra.Command) {
-			addManifest(cmd, &file)
+			source.add(cmd)
 			cmd.Flags().StringVar(&request.Pipeline, "pipeline", "", "pipeline to plan")
 			cmd.Flags().StringArrayVar(&request.Select, "select", nil, "assets to plan, repeatable")
 			params.add(cmd)
 		},
 	}, func(cmd *cobra.Command, _ []string) (p plan.Plan, err error) {
-		data, err := readInput(cmd, "--file", file, asset.MaxBytes)
+		data, name, err := source.read(cmd)
 		if err != nil {
 			return p, err
 		}
-		manifest, err := asset.Parse(data, file)
+		manifest, err := asset.Parse(data, name)
 		if err != nil {
 			return p, err
 		}

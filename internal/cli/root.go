@@ -13,10 +13,14 @@ import (
 
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/suggest"
+	"go.arco.dev/servo/internal/worker/host"
 )
 
 // Main runs the command line in args, without the program's name, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == host.SupervisorCommand { // this binary starts itself, before anything else
+		return host.Supervise(args[2:])
+	}
 	root := New(stdin, stdout, stderr) //nolint:contextcheck // commands get the context from cobra
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"go.arco.dev/servo/internal/cli"
+	"go.arco.dev/servo/internal/worker/host"
 )
 
 const program = "servo"
@@ -23,6 +24,9 @@ const program = "servo"
 func TestMain(m *testing.M) {
 	if os.Getenv("SERVO_CONFIG") == "" {
 		_ = os.Setenv("SERVO_CONFIG", os.DevNull) // fails only for an invalid name
+	}
+	if len(os.Args) > 2 && os.Args[1] == host.SupervisorCommand {
+		os.Exit(host.Supervise(os.Args[3:]))
 	}
 	if filepath.Base(os.Args[0]) == program {
 		os.Args[0] = program

@@ -21,15 +21,22 @@ func newWorker() *cobra.Command {
 	var (
 		options servo.WorkerOptions
 		exec    servo.ExecOptions
+		python  servo.PythonOptions
+		memory  byteSize
 		keyFile string
 		log     logging
 	)
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Run a worker for exec and http assets",
+		Short: "Run a worker for exec, http and python assets",
 		Long: `Run a worker: it claims tasks from the servers and runs the commands of exec assets and
 calls the endpoints of http assets. Assets written in Go are run by a program of their own,
 built with the package go.arco.dev/servo.
+
+With --python it also runs the Python assets of a project, each concurrent task in a host process
+of the project's environment (.venv, VIRTUAL_ENV or python3). The worker itself renews leases and
+reports results, whatever happens in a host (docs/hosts.md). Hosts see the same variables as
+commands.
 
 A command gets the task as JSON on its standard input and writes its result as JSON into the
 file that $SERVO_RESULT names; what it prints is kept as the task's log. Of this worker's
@@ -48,10 +55,15 @@ SIGTERM or Ctrl-C stops the worker in order: it claims no more tasks, running on
 --grace, then they are interrupted and retried by other workers. A second signal interrupts them
 at once.`,
 		Example: `  servo worker --concurrency 8
+  servo worker --python ./shop --host-memory 2GiB
   servo worker --server a:8081 --server b:8081 --pool big --pool default --pass-env AWS_REGION`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Exec = &exec
+			if python.Project != "" {
+				python.PassEnv, python.User, python.MemoryLimit, python.Output = exec.PassEnv, exec.User, int64(memory), cmd.ErrOrStderr()
+				options.Python = &python
+			}
 			return startWorker(cmd, options, keyFile, log)
 		},
 	}
@@ -69,6 +81,11 @@ at once.`,
 	flags.StringVar(&keyFile, "api-key-file", "", "file with the worker's API key (SERVO_API_KEY_FILE)")
 	flags.StringVar(&exec.User, "exec-user", "", "user of commands, a name or UID:GID; needs root (default: the worker's user)")
 	flags.StringVar(&exec.Dir, "dir", "", "directory of commands (default: a new one each, deleted afterwards)")
+	flags.StringVar(&python.Project, "python", "", "Python project to run, a directory or DIR:MODULE")
+	flags.StringVar(&python.Interpreter, "interpreter", "", "Python interpreter (default: .venv of the project, VIRTUAL_ENV or python3)")
+	flags.Var(&memory, "host-memory", "memory limit of a host with its child processes, such as 2GiB (default: none)")
+	flags.IntVar(&python.TasksPerHost, "host-tasks", 1000, "number of tasks after which a host is replaced")
+	flags.DurationVar(&python.Grace, "host-grace", 5*time.Second, "time from SIGTERM to SIGKILL when a task of a host is cancelled")
 	addLogging(cmd, &log, "info")
 	return cmd
 }

@@ -50,7 +50,7 @@ func (c *capabilitySets) of(list []string) (*capabilitySet, error) {
 	}
 	for _, capability := range list {
 		if capability == "" {
-			return nil, fault.New(fault.InvalidArgument, "has an empty name", fault.Field("capabilities"), fault.Remedy("use exec, http, or go: and a handler"))
+			return nil, fault.New(fault.InvalidArgument, "has an empty name", fault.Field("capabilities"), fault.Remedy("use exec, http, go: and a handler, or python: and an asset"))
 		}
 		if err := checkText("capabilities", capability, maxCapabilityLength); err != nil {
 			return nil, err

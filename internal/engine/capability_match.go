@@ -97,6 +97,9 @@ func describeNeed(needs, pool string) (what, remedy string) {
 	if handler, isGo := run.HandlerOf(needs); isGo {
 		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
 	}
+	if code, isPython := run.PythonOf(needs); isPython {
+		return pythonNeed(code), pythonWorkerRemedy(code, pool)
+	}
 	if needs == "" { // a task of an earlier version
 		return "what it needs", fmt.Sprintf("start a worker of pool %s: for Go assets the program with their handlers", pool)
 	}
@@ -106,6 +109,22 @@ func describeNeed(needs, pool string) (what, remedy string) {
 // goWorkerRemedy is how to start a worker for a Go handler.
 func goWorkerRemedy(handler, pool string) string {
 	return fmt.Sprintf("start the Go program that registers handler %s for pool %s; servo worker cannot run Go assets", handler, pool)
+}
+
+// pythonNeed names Python code for people.
+func pythonNeed(code string) string {
+	if strings.HasPrefix(code, "sha256:") {
+		return "the Python code " + code
+	}
+	return "the Python asset " + code
+}
+
+// pythonWorkerRemedy is how to start a worker for Python code.
+func pythonWorkerRemedy(code, pool string) string {
+	if strings.HasPrefix(code, "sha256:") {
+		return fmt.Sprintf("start a worker with this code: servo worker --python ARTIFACT --pool %s", pool)
+	}
+	return fmt.Sprintf("start a worker of a project that declares it: servo worker --python PROJECT --pool %s", pool)
 }
 
 // WorkerWarning are assets of one pool and kind that no live worker of the pool can run.
@@ -124,8 +143,12 @@ func (w *WorkerWarning) describe() {
 	what, remedy := describeNeed(w.Capabilities[0], w.Pool)
 	if n := len(w.Capabilities); n > 1 {
 		var handlers []string
+		isPython := false
 		for _, c := range w.Capabilities[:min(n, maxNamedNeeds)] {
-			handler, _ := run.HandlerOf(c)
+			handler, isGo := run.HandlerOf(c)
+			if !isGo {
+				handler, isPython = run.PythonOf(c)
+			}
 			handlers = append(handlers, handler)
 		}
 		named := strings.Join(handlers, ", ")
@@ -134,6 +157,9 @@ func (w *WorkerWarning) describe() {
 		}
 		what = "the Go handlers " + named
 		remedy = fmt.Sprintf("start the Go program that registers them for pool %s; servo worker cannot run Go assets", w.Pool)
+		if isPython {
+			what, remedy = "the Python assets "+named, "start a worker of a project that declares them: servo worker --python PROJECT --pool "+w.Pool
+		}
 	}
 	w.Message, w.Remedy = fmt.Sprintf("no live worker of pool %s has %s", w.Pool, what), remedy
 }

@@ -351,6 +351,9 @@ func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 		message += "; the task needs the Go handler " + handler
 		remedy = goWorkerRemedy(handler, q.task.Pool)
 		values["handler"] = handler
+	} else if code, isPython := run.PythonOf(needs); isPython {
+		message += "; the task needs " + pythonNeed(code)
+		remedy = pythonWorkerRemedy(code, q.task.Pool)
 	}
 	if push {
 		message, remedy = fmt.Sprintf("no server has announced for %s that it sends to pool %s", workerAlive, q.task.Pool), "check that a server runs: servo doctor"

@@ -13,7 +13,7 @@ import (
 
 // Executor runs the code of one kind of asset.
 type Executor interface {
-	// Kind is go, exec or http.
+	// Kind is go, exec, http or python.
 	Kind() string
 	// Capabilities returns what it can execute: a kind, or go and a handler.
 	Capabilities() []string
@@ -138,15 +138,18 @@ func kindOf(code *servov1.Code) string {
 		return KindHTTP
 	case *servov1.Code_Go:
 		return KindGo
+	case *servov1.Code_Python:
+		return KindPython
 	}
 	return ""
 }
 
 // The kinds of code.
 const (
-	KindExec = "exec"
-	KindHTTP = "http"
-	KindGo   = "go"
+	KindExec   = "exec"
+	KindHTTP   = "http"
+	KindGo     = "go"
+	KindPython = "python"
 )
 
 func (w *Worker) noExecutor(kind string) error {

@@ -16,15 +16,24 @@ import (
 // The causes of the end of a task's context.
 var (
 	// ErrCancelled means that the run was cancelled.
-	ErrCancelled = errors.New("the run was cancelled")
+	ErrCancelled error = &endCause{codeCancelled, "the run was cancelled"}
 	// ErrInterrupted means that the worker is stopping; the task will be retried.
-	ErrInterrupted = errors.New("the worker is stopping")
+	ErrInterrupted error = &endCause{codeInterrupted, "the worker is stopping"}
 	// ErrLeaseLost means that another worker may execute the task: the server ignores reports of
 	// this attempt.
-	ErrLeaseLost = errors.New("the lease is lost")
+	ErrLeaseLost error = &endCause{"LEASE_LOST", "the lease is lost"}
 	// ErrTimedOut means that the attempt exceeded its timeout.
-	ErrTimedOut = errors.New("the task exceeded its timeout")
+	ErrTimedOut error = &endCause{codeTimeout, "the task exceeded its timeout"}
 )
+
+// endCause is a cause with the name that hosts know.
+type endCause struct{ reason, text string }
+
+// Error implements error.
+func (c *endCause) Error() string { return c.text }
+
+// Reason returns the name for a cancel frame.
+func (c *endCause) Reason() string { return c.reason }
 
 // Codes that the worker itself reports.
 const (

@@ -66,6 +66,23 @@ func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawM
 	return fromValue(task.GetResult()), nil
 }
 
+// mappedPage reads one page of the results that Mapped iterates over, for code outside of this process.
+func (t *Task) mappedPage(ctx context.Context, asset, token string, size int32) (found []Upstream, next string, err error) {
+	request := &servov1.ListUpstreamTasksRequest{
+		Tenant: t.Lease().GetTenant(), Run: t.Lease().GetRun(), Task: t.Lease().GetTask(), PageSize: size, PageToken: token,
+	}
+	page, err := read(ctx, t.worker.link, t.worker.tasks.ListUpstreamTasks, request)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the results of upstream %s: %w", asset, err)
+	}
+	for _, u := range page.GetTasks() {
+		if u.GetAsset() == asset {
+			found = append(found, Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: asset, Partition: u.GetPartition(), Result: fromValue(u.GetResult())})
+		}
+	}
+	return found, page.GetNextPageToken(), nil
+}
+
 // Mapped reads the results of all tasks of an asset that the task has waited for, including
 // fanned-out ones, page by page.
 func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, error] {

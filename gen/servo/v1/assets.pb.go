@@ -214,6 +214,7 @@ type Code struct {
 	//	*Code_Exec
 	//	*Code_Http
 	//	*Code_Go
+	//	*Code_Python
 	Kind          isCode_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -283,6 +284,15 @@ func (x *Code) GetGo() *GoCode {
 	return nil
 }
 
+func (x *Code) GetPython() *PythonCode {
+	if x != nil {
+		if x, ok := x.Kind.(*Code_Python); ok {
+			return x.Python
+		}
+	}
+	return nil
+}
+
 type isCode_Kind interface {
 	isCode_Kind()
 }
@@ -299,11 +309,17 @@ type Code_Go struct {
 	Go *GoCode `protobuf:"bytes,3,opt,name=go,proto3,oneof"`
 }
 
+type Code_Python struct {
+	Python *PythonCode `protobuf:"bytes,4,opt,name=python,proto3,oneof"`
+}
+
 func (*Code_Exec) isCode_Kind() {}
 
 func (*Code_Http) isCode_Kind() {}
 
 func (*Code_Go) isCode_Kind() {}
+
+func (*Code_Python) isCode_Kind() {}
 
 // ExecCode is a command on the worker's host.
 type ExecCode struct {
@@ -464,6 +480,61 @@ func (x *GoCode) GetHandler() string {
 	return ""
 }
 
+// PythonCode is a Python function that a worker executes in a host process.
+type PythonCode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// module:name, for people: hosts find the function by the asset's key.
+	Function string `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	// Digest of the code, as sha256:HEX; empty leaves the version to the worker.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PythonCode) Reset() {
+	*x = PythonCode{}
+	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PythonCode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PythonCode) ProtoMessage() {}
+
+func (x *PythonCode) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PythonCode.ProtoReflect.Descriptor instead.
+func (*PythonCode) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PythonCode) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *PythonCode) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
 // Pipeline is a named selection of assets that can be run.
 type Pipeline struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -479,7 +550,7 @@ type Pipeline struct {
 
 func (x *Pipeline) Reset() {
 	*x = Pipeline{}
-	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	mi := &file_servo_v1_assets_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +562,7 @@ func (x *Pipeline) String() string {
 func (*Pipeline) ProtoMessage() {}
 
 func (x *Pipeline) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[6]
+	mi := &file_servo_v1_assets_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +575,7 @@ func (x *Pipeline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pipeline.ProtoReflect.Descriptor instead.
 func (*Pipeline) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Pipeline) GetName() string {
@@ -565,7 +636,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_servo_v1_assets_proto_msgTypes[7]
+	mi := &file_servo_v1_assets_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +648,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[7]
+	mi := &file_servo_v1_assets_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +661,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Parameter) GetName() string {
@@ -653,7 +724,7 @@ type ListAssetsRequest struct {
 
 func (x *ListAssetsRequest) Reset() {
 	*x = ListAssetsRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[8]
+	mi := &file_servo_v1_assets_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +736,7 @@ func (x *ListAssetsRequest) String() string {
 func (*ListAssetsRequest) ProtoMessage() {}
 
 func (x *ListAssetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[8]
+	mi := &file_servo_v1_assets_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +749,7 @@ func (x *ListAssetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssetsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssetsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListAssetsRequest) GetTenant() string {
@@ -728,7 +799,7 @@ type ListAssetsResponse struct {
 
 func (x *ListAssetsResponse) Reset() {
 	*x = ListAssetsResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[9]
+	mi := &file_servo_v1_assets_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +811,7 @@ func (x *ListAssetsResponse) String() string {
 func (*ListAssetsResponse) ProtoMessage() {}
 
 func (x *ListAssetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[9]
+	mi := &file_servo_v1_assets_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +824,7 @@ func (x *ListAssetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssetsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssetsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListAssetsResponse) GetAssets() []*Asset {
@@ -783,7 +854,7 @@ type GetAssetRequest struct {
 
 func (x *GetAssetRequest) Reset() {
 	*x = GetAssetRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[10]
+	mi := &file_servo_v1_assets_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +866,7 @@ func (x *GetAssetRequest) String() string {
 func (*GetAssetRequest) ProtoMessage() {}
 
 func (x *GetAssetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[10]
+	mi := &file_servo_v1_assets_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +879,7 @@ func (x *GetAssetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAssetRequest.ProtoReflect.Descriptor instead.
 func (*GetAssetRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetAssetRequest) GetTenant() string {
@@ -847,7 +918,7 @@ type PauseAssetRequest struct {
 
 func (x *PauseAssetRequest) Reset() {
 	*x = PauseAssetRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	mi := &file_servo_v1_assets_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +930,7 @@ func (x *PauseAssetRequest) String() string {
 func (*PauseAssetRequest) ProtoMessage() {}
 
 func (x *PauseAssetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[11]
+	mi := &file_servo_v1_assets_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +943,7 @@ func (x *PauseAssetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAssetRequest.ProtoReflect.Descriptor instead.
 func (*PauseAssetRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PauseAssetRequest) GetTenant() string {
@@ -918,7 +989,7 @@ type ResumeAssetRequest struct {
 
 func (x *ResumeAssetRequest) Reset() {
 	*x = ResumeAssetRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[12]
+	mi := &file_servo_v1_assets_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1001,7 @@ func (x *ResumeAssetRequest) String() string {
 func (*ResumeAssetRequest) ProtoMessage() {}
 
 func (x *ResumeAssetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[12]
+	mi := &file_servo_v1_assets_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1014,7 @@ func (x *ResumeAssetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAssetRequest.ProtoReflect.Descriptor instead.
 func (*ResumeAssetRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeAssetRequest) GetTenant() string {
@@ -985,7 +1056,7 @@ type ResumeAssetResponse struct {
 
 func (x *ResumeAssetResponse) Reset() {
 	*x = ResumeAssetResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[13]
+	mi := &file_servo_v1_assets_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1068,7 @@ func (x *ResumeAssetResponse) String() string {
 func (*ResumeAssetResponse) ProtoMessage() {}
 
 func (x *ResumeAssetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[13]
+	mi := &file_servo_v1_assets_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1081,7 @@ func (x *ResumeAssetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAssetResponse.ProtoReflect.Descriptor instead.
 func (*ResumeAssetResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResumeAssetResponse) GetWasPaused() bool {
@@ -1036,7 +1107,7 @@ type ListPipelinesRequest struct {
 
 func (x *ListPipelinesRequest) Reset() {
 	*x = ListPipelinesRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[14]
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1119,7 @@ func (x *ListPipelinesRequest) String() string {
 func (*ListPipelinesRequest) ProtoMessage() {}
 
 func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[14]
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1132,7 @@ func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesRequest.ProtoReflect.Descriptor instead.
 func (*ListPipelinesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPipelinesRequest) GetTenant() string {
@@ -1104,7 +1175,7 @@ type ListPipelinesResponse struct {
 
 func (x *ListPipelinesResponse) Reset() {
 	*x = ListPipelinesResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	mi := &file_servo_v1_assets_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1187,7 @@ func (x *ListPipelinesResponse) String() string {
 func (*ListPipelinesResponse) ProtoMessage() {}
 
 func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	mi := &file_servo_v1_assets_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1200,7 @@ func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesResponse.ProtoReflect.Descriptor instead.
 func (*ListPipelinesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPipelinesResponse) GetPipelines() []*Pipeline {
@@ -1169,11 +1240,12 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"AssetPause\x127\n" +
 	"\tpaused_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bpausedAt\x12\x1b\n" +
 	"\tpaused_by\x18\x02 \x01(\tR\bpausedBy\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x86\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xb6\x01\n" +
 	"\x04Code\x12(\n" +
 	"\x04exec\x18\x01 \x01(\v2\x12.servo.v1.ExecCodeH\x00R\x04exec\x12(\n" +
 	"\x04http\x18\x02 \x01(\v2\x12.servo.v1.HttpCodeH\x00R\x04http\x12\"\n" +
-	"\x02go\x18\x03 \x01(\v2\x10.servo.v1.GoCodeH\x00R\x02goB\x06\n" +
+	"\x02go\x18\x03 \x01(\v2\x10.servo.v1.GoCodeH\x00R\x02go\x12.\n" +
+	"\x06python\x18\x04 \x01(\v2\x14.servo.v1.PythonCodeH\x00R\x06pythonB\x06\n" +
 	"\x04kind\"\x8b\x01\n" +
 	"\bExecCode\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12-\n" +
@@ -1189,7 +1261,11 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\"\n" +
 	"\x06GoCode\x12\x18\n" +
-	"\ahandler\x18\x01 \x01(\tR\ahandler\"\xe9\x01\n" +
+	"\ahandler\x18\x01 \x01(\tR\ahandler\"<\n" +
+	"\n" +
+	"PythonCode\x12\x1a\n" +
+	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\"\xe9\x01\n" +
 	"\bPipeline\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x16\n" +
@@ -1266,7 +1342,7 @@ func file_servo_v1_assets_proto_rawDescGZIP() []byte {
 	return file_servo_v1_assets_proto_rawDescData
 }
 
-var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_servo_v1_assets_proto_goTypes = []any{
 	(*Asset)(nil),                 // 0: servo.v1.Asset
 	(*AssetPause)(nil),            // 1: servo.v1.AssetPause
@@ -1274,53 +1350,55 @@ var file_servo_v1_assets_proto_goTypes = []any{
 	(*ExecCode)(nil),              // 3: servo.v1.ExecCode
 	(*HttpCode)(nil),              // 4: servo.v1.HttpCode
 	(*GoCode)(nil),                // 5: servo.v1.GoCode
-	(*Pipeline)(nil),              // 6: servo.v1.Pipeline
-	(*Parameter)(nil),             // 7: servo.v1.Parameter
-	(*ListAssetsRequest)(nil),     // 8: servo.v1.ListAssetsRequest
-	(*ListAssetsResponse)(nil),    // 9: servo.v1.ListAssetsResponse
-	(*GetAssetRequest)(nil),       // 10: servo.v1.GetAssetRequest
-	(*PauseAssetRequest)(nil),     // 11: servo.v1.PauseAssetRequest
-	(*ResumeAssetRequest)(nil),    // 12: servo.v1.ResumeAssetRequest
-	(*ResumeAssetResponse)(nil),   // 13: servo.v1.ResumeAssetResponse
-	(*ListPipelinesRequest)(nil),  // 14: servo.v1.ListPipelinesRequest
-	(*ListPipelinesResponse)(nil), // 15: servo.v1.ListPipelinesResponse
-	nil,                           // 16: servo.v1.ExecCode.EnvEntry
-	nil,                           // 17: servo.v1.HttpCode.HeadersEntry
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 20: google.protobuf.Value
+	(*PythonCode)(nil),            // 6: servo.v1.PythonCode
+	(*Pipeline)(nil),              // 7: servo.v1.Pipeline
+	(*Parameter)(nil),             // 8: servo.v1.Parameter
+	(*ListAssetsRequest)(nil),     // 9: servo.v1.ListAssetsRequest
+	(*ListAssetsResponse)(nil),    // 10: servo.v1.ListAssetsResponse
+	(*GetAssetRequest)(nil),       // 11: servo.v1.GetAssetRequest
+	(*PauseAssetRequest)(nil),     // 12: servo.v1.PauseAssetRequest
+	(*ResumeAssetRequest)(nil),    // 13: servo.v1.ResumeAssetRequest
+	(*ResumeAssetResponse)(nil),   // 14: servo.v1.ResumeAssetResponse
+	(*ListPipelinesRequest)(nil),  // 15: servo.v1.ListPipelinesRequest
+	(*ListPipelinesResponse)(nil), // 16: servo.v1.ListPipelinesResponse
+	nil,                           // 17: servo.v1.ExecCode.EnvEntry
+	nil,                           // 18: servo.v1.HttpCode.HeadersEntry
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 21: google.protobuf.Value
 }
 var file_servo_v1_assets_proto_depIdxs = []int32{
-	18, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
+	19, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
 	2,  // 1: servo.v1.Asset.code:type_name -> servo.v1.Code
 	1,  // 2: servo.v1.Asset.paused:type_name -> servo.v1.AssetPause
-	19, // 3: servo.v1.AssetPause.paused_at:type_name -> google.protobuf.Timestamp
+	20, // 3: servo.v1.AssetPause.paused_at:type_name -> google.protobuf.Timestamp
 	3,  // 4: servo.v1.Code.exec:type_name -> servo.v1.ExecCode
 	4,  // 5: servo.v1.Code.http:type_name -> servo.v1.HttpCode
 	5,  // 6: servo.v1.Code.go:type_name -> servo.v1.GoCode
-	16, // 7: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
-	17, // 8: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
-	7,  // 9: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
-	18, // 10: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
-	20, // 11: servo.v1.Parameter.default:type_name -> google.protobuf.Value
-	20, // 12: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
-	0,  // 13: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
-	6,  // 14: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
-	8,  // 15: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
-	10, // 16: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
-	11, // 17: servo.v1.AssetService.PauseAsset:input_type -> servo.v1.PauseAssetRequest
-	12, // 18: servo.v1.AssetService.ResumeAsset:input_type -> servo.v1.ResumeAssetRequest
-	14, // 19: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
-	9,  // 20: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
-	0,  // 21: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
-	0,  // 22: servo.v1.AssetService.PauseAsset:output_type -> servo.v1.Asset
-	13, // 23: servo.v1.AssetService.ResumeAsset:output_type -> servo.v1.ResumeAssetResponse
-	15, // 24: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 7: servo.v1.Code.python:type_name -> servo.v1.PythonCode
+	17, // 8: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
+	18, // 9: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
+	8,  // 10: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
+	19, // 11: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
+	21, // 12: servo.v1.Parameter.default:type_name -> google.protobuf.Value
+	21, // 13: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
+	0,  // 14: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
+	7,  // 15: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
+	9,  // 16: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
+	11, // 17: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
+	12, // 18: servo.v1.AssetService.PauseAsset:input_type -> servo.v1.PauseAssetRequest
+	13, // 19: servo.v1.AssetService.ResumeAsset:input_type -> servo.v1.ResumeAssetRequest
+	15, // 20: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
+	10, // 21: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
+	0,  // 22: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
+	0,  // 23: servo.v1.AssetService.PauseAsset:output_type -> servo.v1.Asset
+	14, // 24: servo.v1.AssetService.ResumeAsset:output_type -> servo.v1.ResumeAssetResponse
+	16, // 25: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_assets_proto_init() }
@@ -1332,6 +1410,7 @@ func file_servo_v1_assets_proto_init() {
 		(*Code_Exec)(nil),
 		(*Code_Http)(nil),
 		(*Code_Go)(nil),
+		(*Code_Python)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1339,7 +1418,7 @@ func file_servo_v1_assets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_assets_proto_rawDesc), len(file_servo_v1_assets_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

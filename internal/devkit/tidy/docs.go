@@ -18,7 +18,7 @@ var (
 // topLevel are the directories whose names make a backticked word a path of this
 // repository; `gold/orders` is an asset and `application/json` a media type.
 var topLevel = []string{
-	".ci", "client", "cmd", "deploy", "docs", "examples", "gen", "internal", "proto", "python", "scripts", "tools",
+	".ci", "client", "cmd", "deploy", "docs", "examples", "gen", "internal", "proto", "python", "scripts", "sdk", "tools",
 }
 
 // MissingPaths finds files and directories that the documentation names and that do not exist.

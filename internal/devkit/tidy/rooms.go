@@ -43,9 +43,10 @@ var Rooms = []Room{
 	},
 	{Name: "contract", Dir: "gen", Holds: "the API's messages, generated from proto/"},
 	{Name: "client", Dir: "client", Holds: "the Go client of the API", May: []string{"contract"}, Tests: []string{"devkit"}},
+	{Name: "sdk", Dir: "sdk", Holds: "the Python SDK, embedded for workers"},
 	{
-		Name: "worker", Dir: "internal/worker", Holds: "executes attempts: claims, heartbeats, reports",
-		May: []string{"base", "domain", "contract"},
+		Name: "worker", Dir: "internal/worker", Holds: "executes attempts: claims, heartbeats, reports, host processes",
+		May: []string{"base", "domain", "contract", "sdk"}, Siblings: []string{"python > host"},
 	},
 	{Name: "servo", Dir: "", Holds: "the package that authors of assets import", May: []string{"base", "domain", "contract", "client", "worker"}, Tests: []string{"devkit"}},
 	{Name: "docs", Dir: "docs", Holds: "pages that the server shows"},

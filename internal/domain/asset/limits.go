@@ -73,5 +73,7 @@ var (
 	envPattern       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	headerPattern    = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
 	codePattern      = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,99}$`)
+	functionPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]{0,199}:[A-Za-z_][A-Za-z0-9_.<>]{0,199}$`)
+	digestPattern    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	handlerPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,199}$`)
 )

@@ -1,6 +1,7 @@
 package asset
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -27,8 +28,8 @@ type Manifest struct {
 	Pipelines []Pipeline `json:"pipelines,omitempty"`
 }
 
-// Asset is a node of the DAG: data with the code that produces it. Exactly one of Exec, HTTP and Go
-// is set.
+// Asset is a node of the DAG: data with the code that produces it. Exactly one of Exec, HTTP, Go
+// and Python is set.
 type Asset struct {
 	Key         string   `json:"key"` // namespace/name
 	Description string   `json:"description,omitempty"`
@@ -41,6 +42,7 @@ type Asset struct {
 	Exec        *Exec    `json:"exec,omitempty"`
 	HTTP        *HTTP    `json:"http,omitempty"`
 	Go          *Go      `json:"go,omitempty"`
+	Python      *Python  `json:"python,omitempty"`
 
 	// Output, if set, makes the asset versioned: each success writes a version of it.
 	Output     *quality.Output `json:"output,omitempty"`
@@ -67,14 +69,21 @@ type Go struct {
 	Handler string `json:"handler,omitempty"`
 }
 
+// Python is an asset that a Python function produces, in a host process of a worker.
+type Python struct {
+	Function string `json:"function,omitempty"` // module:name, for people
+	Code     string `json:"code,omitempty"`     // digest of the code; "" leaves the version to the worker
+}
+
 // Kind is the kind of an asset's code.
 type Kind string
 
 // The kinds of code.
 const (
-	KindExec Kind = "exec"
-	KindHTTP Kind = "http"
-	KindGo   Kind = "go"
+	KindExec   Kind = "exec"
+	KindHTTP   Kind = "http"
+	KindGo     Kind = "go"
+	KindPython Kind = "python"
 )
 
 // Kind returns the kind of the asset's code; "" if it has none.
@@ -86,13 +95,19 @@ func (a Asset) Kind() Kind {
 		return KindHTTP
 	case a.Go != nil:
 		return KindGo
+	case a.Python != nil:
+		return KindPython
 	}
 	return ""
 }
 
-// Capability is the capability that a worker needs to execute the asset: exec, http, or for Go the
-// handler, such as "go:orders". Package run has the other direction.
+// Capability is the capability that a worker needs to execute the asset: exec, http, for Go the
+// handler, such as "go:orders", and for Python the digest of the code or the asset, such as
+// "python:gold/revenue". Package run has the other direction.
 func (a Asset) Capability() string {
+	if a.Python != nil {
+		return string(KindPython) + ":" + cmp.Or(a.Python.Code, a.Key)
+	}
 	if a.Go == nil {
 		return string(a.Kind())
 	}

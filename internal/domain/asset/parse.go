@@ -110,6 +110,11 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 		g.close()
 	}
 	decodeQuality(o, &a)
+	if value, path, set := o.take("python"); set {
+		p := asObject(found, path, value)
+		a.Python = &Python{Function: p.text("function"), Code: p.text("code")}
+		p.close()
+	}
 	o.close()
 	return a
 }

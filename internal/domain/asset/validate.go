@@ -118,10 +118,19 @@ func (a *Asset) validateCode(found *violations, path string) {
 			matches(found, path+".go.handler", a.Go.Handler, handlerPattern, "is not a valid handler name", "use letters, digits, '_', '-', '.' and '/'")
 		}
 	}
+	if a.Python != nil {
+		kinds = append(kinds, string(KindPython))
+		if a.Python.Function != "" {
+			matches(found, path+".python.function", a.Python.Function, functionPattern, "is not a valid function", "write module:name, such as shop.assets:revenue")
+		}
+		if a.Python.Code != "" {
+			matches(found, path+".python.code", a.Python.Code, digestPattern, "is not a digest", "write sha256: and 64 hexadecimal digits, as servo build prints them")
+		}
+	}
 	switch len(kinds) {
 	case 1:
 	case 0:
-		found.add(path, "has no code", "add one of exec, http, go")
+		found.add(path, "has no code", "add one of exec, http, go, python")
 	default:
 		found.add(path, "has more than one kind of code: "+strings.Join(kinds, ", "), "remove all but one")
 	}

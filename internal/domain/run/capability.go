@@ -2,14 +2,17 @@ package run
 
 import "strings"
 
-// A capability is what a worker needs to execute a task: exec, http, or a Go handler, as in
-// "go:orders". Package asset has the capability that an asset needs.
+// A capability is what a worker needs to execute a task: exec, http, a Go handler, as in
+// "go:orders", or Python code, as in "python:gold/revenue" or "python:sha256:…". Package asset has the capability that an asset needs.
 
 // NoCapability is declared by a worker that can execute nothing, because a worker that declares no
 // capability can execute everything.
 const NoCapability = "none"
 
-const goPrefix = "go:"
+const (
+	goPrefix     = "go:"
+	pythonPrefix = "python:"
+)
 
 // GoCapability is the capability of a worker that has registered a Go handler.
 func GoCapability(handler string) string { return goPrefix + handler }
@@ -17,4 +20,12 @@ func GoCapability(handler string) string { return goPrefix + handler }
 // HandlerOf returns the Go handler of a capability; false for other kinds.
 func HandlerOf(capability string) (handler string, isGo bool) {
 	return strings.CutPrefix(capability, goPrefix)
+}
+
+// PythonCapability is the capability of a worker that has a Python asset, or Python code with a digest.
+func PythonCapability(assetOrCode string) string { return pythonPrefix + assetOrCode }
+
+// PythonOf returns the Python asset or code of a capability; false for other kinds.
+func PythonOf(capability string) (assetOrCode string, isPython bool) {
+	return strings.CutPrefix(capability, pythonPrefix)
 }

@@ -21,6 +21,7 @@ const (
 	CodeInterrupted   = "INTERRUPTED"
 	CodeHeartbeatLost = "HEARTBEAT_LOST"
 	CodeWorkerCrash   = "WORKER_CRASH"
+	CodeHostCrash     = "HOST_CRASH" // of a process that a worker runs code in
 	CodeTimeout       = "TIMEOUT"
 	CodePoison        = "POISON"
 	CodeCancelled     = "CANCELLED"
@@ -47,7 +48,7 @@ func classOf(code string) (class Class, retried bool) {
 	switch canonicalCode(code) {
 	case "NETWORK_ERROR", "RATE_LIMITED", "SERVICE_UNAVAILABLE", CodeTimeout:
 		return ClassTransient, true
-	case "OUT_OF_MEMORY", "DISK_FULL", CodeWorkerCrash, CodeHeartbeatLost, CodeInterrupted:
+	case "OUT_OF_MEMORY", "DISK_FULL", CodeWorkerCrash, CodeHostCrash, CodeHeartbeatLost, CodeInterrupted:
 		return ClassInfrastructure, true
 	case "USER_CODE_EXCEPTION", "IMPORT_ERROR", "CHECK_FAILED":
 		return ClassUserCode, false
@@ -66,13 +67,13 @@ func classOf(code string) (class Class, retried bool) {
 	return ClassUserCode, false
 }
 
-// IsWorkerDeath reports whether the attempt ended because its worker died.
+// IsWorkerDeath reports whether the attempt ended because its worker, or the host process under it, died.
 func (f *Failure) IsWorkerDeath() bool {
 	if f == nil {
 		return false
 	}
 	code := canonicalCode(f.Code)
-	return code == CodeHeartbeatLost || code == CodeWorkerCrash
+	return code == CodeHeartbeatLost || code == CodeWorkerCrash || code == CodeHostCrash
 }
 
 // ClassOf returns the class of an error code.

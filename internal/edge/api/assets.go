@@ -111,6 +111,8 @@ func codeToProto(a asset.Asset) *servov1.Code {
 		return &servov1.Code{Kind: &servov1.Code_Http{Http: &servov1.HttpCode{Url: a.HTTP.URL, Method: a.HTTP.Method, Headers: a.HTTP.Headers}}}
 	case asset.KindGo:
 		return &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: a.Go.Handler}}}
+	case asset.KindPython:
+		return &servov1.Code{Kind: &servov1.Code_Python{Python: &servov1.PythonCode{Function: a.Python.Function, Code: a.Python.Code}}}
 	}
 	return nil // of a deployment that this version cannot read
 }

@@ -48,6 +48,8 @@ func codeKind(a *servov1.Asset) string {
 		return "HTTP request"
 	case *servov1.Code_Go:
 		return "Go handler"
+	case *servov1.Code_Python:
+		return "Python function"
 	}
 	return "no code"
 }
