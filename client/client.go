@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -54,6 +55,10 @@ type Options struct {
 	Logger *slog.Logger
 	// DialOptions come after the client's own.
 	DialOptions []grpc.DialOption
+
+	// silencePatience is how long a server may take to answer a probe and to acknowledge a claim;
+	// 0 is defaultSilencePatience.
+	silencePatience time.Duration
 }
 
 // Client is a connection to an installation. It is safe for concurrent use.
@@ -63,6 +68,7 @@ type Client struct {
 	patience time.Duration
 	apiKey   string
 	log      *slog.Logger
+	silence  time.Duration   // patience with probes and acknowledgements
 	closed   context.Context //nolint:containedctx // ends the probes of silent servers
 	close    context.CancelFunc
 }
@@ -77,6 +83,7 @@ func New(options Options) (*Client, error) {
 		return nil, &Problem{Code: InvalidArgument, Message: "has characters that no key has", Field: "api_key", Remedy: "give it as it was shown: sk_…"}
 	}
 	c := &Client{servers: options.Servers, patience: options.Patience, apiKey: options.APIKey, log: options.Logger}
+	c.silence = cmp.Or(options.silencePatience, defaultSilencePatience)
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -14,11 +14,9 @@ import (
 const (
 	// quietAfter is how long a server with open calls may send nothing before it is probed.
 	quietAfter = time.Second
-	// probePatience is how long the answer to a probe may take.
-	probePatience = time.Second
-	// acknowledgePatience is how long a server may take to acknowledge a claim, which it does
-	// before it parks it.
-	acknowledgePatience = time.Second
+	// defaultSilencePatience is how long a server may take to answer a probe, and to acknowledge a
+	// claim, which it does before it parks it.
+	defaultSilencePatience = time.Second
 )
 
 // server is what the client knows about one server: which calls it has open there, when it last
@@ -47,7 +45,7 @@ func (s *server) opened(t *try) {
 	defer s.mu.Unlock()
 	s.open[t] = struct{}{}
 	if t.acknowledged {
-		t.impatience = time.AfterFunc(acknowledgePatience, func() {
+		t.impatience = time.AfterFunc(s.client.silence, func() {
 			if !t.answered.Load() {
 				s.fellSilent()
 			}
@@ -102,7 +100,7 @@ func (s *server) look() {
 // probe asks the server for a sign of life. Any answer is one, a refusal too. A server without
 // a connection is not asked: it counts as alive once it is connected again.
 func (s *server) probe() (alive bool) {
-	ctx, cancel := context.WithTimeout(s.client.closed, probePatience)
+	ctx, cancel := context.WithTimeout(s.client.closed, s.client.silence)
 	defer cancel()
 	t := &try{only: s}
 	_, err := grpc_health_v1.NewHealthClient(s.client.conn).Check(withTry(ctx, t), &grpc_health_v1.HealthCheckRequest{})

@@ -111,13 +111,13 @@ func TestInputsFromOutside(t *testing.T) {
 	t.Run("a claim that waits goes on after it has refused a task", func(t *testing.T) {
 		t.Parallel()
 		b := setupOn(t, servotest.DB(t), engine.Config{Handoff: true})
-		got := b.waitingClaim(t, engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Start: true, Wait: 20 * time.Second})
+		got := b.waitingClaim(t, engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Start: true, Wait: 2 * time.Minute})
 		missing := b.selected(t, "d/b")
 		b.admit(t)
 		require.Eventually(t, func() bool {
 			state, _ := b.states(t, missing)
 			return state == run.RunFailed
-		}, 10*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 		b.selected(t, "s/one")
 		b.admit(t)
 		leases := <-got
