@@ -3,6 +3,7 @@ package servo_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,6 +31,9 @@ func seen(_ context.Context, task *servo.Task, p struct {
 	Since int64  `json:"since"`
 },
 ) (string, error) {
+	if task.Token == 0 {
+		return "", errors.New("the task has no fencing token")
+	}
 	return strings.Join([]string{
 		task.Slot.Format(time.RFC3339), task.IntervalStart.Format(time.RFC3339), task.IntervalEnd.Format(time.RFC3339), task.Config, task.TriggerType,
 		p.Day, time.Unix(p.Since, 0).UTC().Format(time.RFC3339),

@@ -26,7 +26,7 @@ type Task struct {
 
 	// Token is the fencing token of the attempt: a later attempt, of any task, has a higher one. A
 	// store that keeps the highest token it has seen can refuse the writes of a replaced attempt.
-	// It is 0 in push pools and in tests.
+	// It is 0 in tests.
 	Token int64
 
 	Config      string    // the name of the run's config; "" without one

@@ -100,7 +100,7 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 	cmd.Env = append(cmd.Env,
 		"SERVO_TENANT="+l.GetTenant(), "SERVO_RUN="+l.GetRun(), "SERVO_TASK="+l.GetTask(), "SERVO_ATTEMPT="+strconv.Itoa(int(l.GetAttempt())),
 		"SERVO_ASSET="+l.GetAsset(), "SERVO_PARTITION="+l.GetPartition(), "SERVO_PIPELINE="+l.GetPipeline(), "SERVO_CURSOR="+task.Cursor(),
-		"SERVO_CONFIG="+l.GetConfig(), "SERVO_TRIGGER="+l.GetTriggerType(), "SERVO_SLOT="+instant(l.GetSlot()),
+		"SERVO_FENCING_TOKEN="+strconv.FormatInt(l.GetFencingToken(), 10), "SERVO_CONFIG="+l.GetConfig(), "SERVO_TRIGGER="+l.GetTriggerType(), "SERVO_SLOT="+instant(l.GetSlot()),
 		"SERVO_INTERVAL_START="+instant(l.GetIntervalStart()), "SERVO_INTERVAL_END="+instant(l.GetIntervalEnd()),
 		"SERVO_RESULT="+filepath.Join(private, resultFile))
 	ownGroup(cmd)

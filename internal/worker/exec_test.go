@@ -51,19 +51,19 @@ func TestExec(t *testing.T) {
 	t.Run("a command finds its task on stdin and in its environment, and leaves a result", func(t *testing.T) {
 		t.Parallel()
 		got := one(t, shell(`
-			printf '{"env":"%s","seen":' "$GREETING $SERVO_TENANT $SERVO_ASSET $SERVO_PARTITION $SERVO_PIPELINE $SERVO_CURSOR $SERVO_ATTEMPT" > "$SERVO_RESULT"
+			printf '{"env":"%s","seen":' "$GREETING $SERVO_TENANT $SERVO_ASSET $SERVO_PARTITION $SERVO_PIPELINE $SERVO_CURSOR $SERVO_ATTEMPT $SERVO_FENCING_TOKEN" > "$SERVO_RESULT"
 			cat >> "$SERVO_RESULT"
 			printf '}' >> "$SERVO_RESULT"`, func(l *servov1.Lease) {
-			l.Partition, l.Cursor, l.Attempt = "eu", "page-1", 3
+			l.Partition, l.Cursor, l.Attempt, l.FencingToken = "eu", "page-1", 3, 41
 			l.Parameters, _ = structpb.NewStruct(map[string]any{"region": "eu"})
 			l.Upstream = []*servov1.UpstreamResult{{Run: "earlier", Task: "that", Asset: "bronze/orders", Partition: "eu", Result: structpb.NewNumberValue(7)}}
 		}))
 		require.Equal(t, "Complete", got.state, got.failure)
 		result, ok := got.result.AsInterface().(map[string]any)
 		require.True(t, ok)
-		require.Equal(t, "hello acme gold/report eu daily page-1 3", result["env"])
+		require.Equal(t, "hello acme gold/report eu daily page-1 3 41", result["env"])
 		require.Equal(t, map[string]any{
-			"tenant": "acme", "run": got.lease.GetRun(), "task": got.lease.GetTask(), "attempt": 3.0, "asset": "gold/report", "partition": "eu",
+			"tenant": "acme", "run": got.lease.GetRun(), "task": got.lease.GetTask(), "attempt": 3.0, "fencing_token": 41.0, "asset": "gold/report", "partition": "eu",
 			"pipeline": "daily", "parameters": map[string]any{"region": "eu"}, "cursor": "page-1",
 			"upstream": []any{map[string]any{"run": "earlier", "task": "that", "asset": "bronze/orders", "partition": "eu", "result": 7.0}},
 			"config":   "", "trigger_type": "", "slot": nil, "interval": nil,

@@ -155,6 +155,7 @@ type input struct {
 	Run        string          `json:"run"`
 	Task       string          `json:"task"`
 	Attempt    int32           `json:"attempt"`
+	Token      int64           `json:"fencing_token"`
 	Asset      string          `json:"asset"`
 	Partition  string          `json:"partition"`
 	Pipeline   string          `json:"pipeline"`
@@ -198,7 +199,8 @@ func (in *input) window(l *servov1.Lease) {
 func (t *Task) Input(ctx context.Context) ([]byte, error) {
 	l := t.Lease()
 	in := input{
-		Tenant: l.GetTenant(), Run: l.GetRun(), Task: l.GetTask(), Attempt: l.GetAttempt(), Asset: l.GetAsset(), Partition: l.GetPartition(),
+		Tenant: l.GetTenant(), Run: l.GetRun(), Task: l.GetTask(), Attempt: l.GetAttempt(), Token: l.GetFencingToken(),
+		Asset: l.GetAsset(), Partition: l.GetPartition(),
 		Pipeline: l.GetPipeline(), Parameters: t.Parameters(), Upstream: make([]Upstream, len(l.GetUpstream())), Cursor: t.Cursor(),
 	}
 	in.window(l)

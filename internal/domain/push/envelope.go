@@ -29,7 +29,7 @@ type Envelope struct {
 	Run     id.Run  `json:"run"`
 	Task    id.Task `json:"task"`
 	Attempt int32   `json:"attempt"`
-	Token   int64   `json:"-"` // the fencing token of the lease: workers have it in their URLs and in the key
+	Token   int64   `json:"fencing_token"` // of the attempt; a later one, of any task, has a higher one
 
 	Asset      string `json:"asset"`      // namespace/name
 	Entrypoint string `json:"entrypoint"` // the function that produces it; the asset's key if empty

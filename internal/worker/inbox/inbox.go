@@ -244,7 +244,7 @@ func deliveryOf(e push.Envelope) (*delivery, error) {
 		lease: &servov1.Lease{
 			Lease: e.IdempotencyKey, Tenant: e.Tenant, Run: e.Run.String(), Task: e.Task.String(), Attempt: e.Attempt, Asset: e.Asset,
 			Partition: e.Partition, Pipeline: e.Pipeline, Parameters: parameters, Cursor: e.Cursor, FanOuts: e.FanOuts,
-			TraceParent: e.Trace.Parent, TraceState: e.Trace.State, Config: e.Config, TriggerType: e.TriggerType,
+			FencingToken: e.Token, TraceParent: e.Trace.Parent, TraceState: e.Trace.State, Config: e.Config, TriggerType: e.TriggerType,
 			Slot: instant(e.Slot), IntervalStart: instant(e.IntervalStart), IntervalEnd: instant(e.IntervalEnd),
 			Code: &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},
 		},
