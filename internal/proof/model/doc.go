@@ -115,6 +115,21 @@
 //
 // Two triggers that have not seen each other's commit have no order: either may be first.
 //
+// # Promoted versions
+//
+// docs/adr/0045-commit-of-outputs.md, in two worlds of their own ([ExploreOutputs]): an attempt whose
+// lease expired, the attempt after it, another run's task, an approval and a rollback, over two
+// partitions. In the second world a version is quarantined. Each rule is a field of [OutputRules]:
+//
+//   - LeaseBeforePointer: 7 steps: transactions do not deadlock
+//   - PointersInOrder: 7 steps: transactions do not deadlock
+//   - PointerReadLocked: 11 steps: a rollback replaces the version that the operator saw
+//   - TokenCompared: 12 steps: a version older than one that was promoted does not become current by completing
+//   - HighestKept: 17 steps: a version older than one that was promoted does not become current by completing
+//   - TokenMatches: 6 steps: only the holder of the lease promotes
+//   - GateHonoured: 6 steps: a quarantined version is promoted by a reviewer only
+//   - ExpectedCompared: 11 steps: a rollback replaces the version that the operator saw
+//
 // # Locks that are not needed
 //
 // Rows of waiting are written only under an excluding lock of the run's row, and no transaction

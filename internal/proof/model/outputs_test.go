@@ -1,0 +1,54 @@
+package model
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func allOutputRules() (r OutputRules) {
+	v := reflect.ValueOf(&r).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetBool(true)
+	}
+	return r
+}
+
+func TestOutputsArePromotedByToken(t *testing.T) {
+	t.Parallel()
+	for _, quarantine := range []bool{false, true} {
+		r := ExploreOutputs(allOutputRules(), quarantine)
+		require.Empty(t, r.Broken, "%v", r.Trace)
+		require.Greater(t, r.States, 1_000, "something that used to happen happens no more")
+		t.Logf("quarantine %v: %d states", quarantine, r.States)
+	}
+}
+
+func TestEveryOutputRuleIsNeeded(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	rules := reflect.TypeFor[OutputRules]()
+	for i := range rules.NumField() {
+		name := rules.Field(i).Name
+		t.Run("without "+name, func(t *testing.T) {
+			t.Parallel()
+			without := allOutputRules()
+			reflect.ValueOf(&without).Elem().FieldByName(name).SetBool(false)
+			r := ExploreOutputs(without, false)
+			if r.Broken == "" {
+				r = ExploreOutputs(without, true)
+			}
+			require.NotEmpty(t, r.Broken)
+			for n, line := range r.Trace {
+				t.Logf("%3d  %s", n+1, line)
+			}
+			found := fmt.Sprintf("%s: %d steps: %s\n", name, len(r.Trace), r.Broken)
+			require.True(t, strings.Contains(string(doc), found), "the package documentation does not list %s", found)
+		})
+	}
+}
