@@ -25,8 +25,8 @@ type manifestSource struct {
 // add gives a command the flags --file, --python and --interpreter.
 func (m *manifestSource) add(cmd *cobra.Command) {
 	addManifest(cmd, &m.file)
-	cmd.Flags().StringVar(&m.python, "python", "", "Python project that declares the assets, a directory or DIR:MODULE")
-	cmd.Flags().StringVar(&m.interpreter, "interpreter", "", "Python interpreter (default: .venv of the project, VIRTUAL_ENV or python3)")
+	cmd.Flags().StringVar(&m.python, "python", "", "directory of a Python project that declares the assets, or DIR:MODULE")
+	cmd.Flags().StringVar(&m.interpreter, "interpreter", "", "interpreter of Python (default: .venv of the project, VIRTUAL_ENV or python3)")
 }
 
 // read returns the manifest and the name that errors about it use.

@@ -46,7 +46,7 @@ var Rooms = []Room{
 	{Name: "sdk", Dir: "sdk", Holds: "the Python SDK, embedded for workers"},
 	{
 		Name: "worker", Dir: "internal/worker", Holds: "executes attempts: claims, heartbeats, reports, host processes",
-		May: []string{"base", "domain", "contract", "sdk"}, Siblings: []string{"python > host"},
+		May: []string{"base", "domain", "contract", "sdk"}, Siblings: []string{"local > host", "python > host"},
 	},
 	{Name: "servo", Dir: "", Holds: "the package that authors of assets import", May: []string{"base", "domain", "contract", "client", "worker"}, Tests: []string{"devkit"}},
 	{Name: "docs", Dir: "docs", Holds: "pages that the server shows"},
