@@ -21,8 +21,12 @@ type Task struct {
 	ID        string // the task's id
 	Attempt   int    // starts at 1
 	Asset     string // namespace/name
-	Partition string // "" if the asset has none
+	Partition string // the key of its partition or range; "" if the asset has none
 	Pipeline  string // the pipeline of the run
+
+	// Partitions are the declared partitions that the task covers, in order: one, or those of a
+	// range. Nil if the asset has none.
+	Partitions []Partition
 
 	// Token is the fencing token of the attempt: a later attempt, of any task, has a higher one. A
 	// store that keeps the highest token it has seen can refuse the writes of a replaced attempt.
@@ -40,6 +44,9 @@ type Task struct {
 	partial atomic.Bool
 }
 
+// Partition is one partition of an asset: its values by dimension, such as date: 2026-01-01.
+type Partition = worker.Partition
+
 // backend implements a task: a worker, or a test.
 type backend interface {
 	Cursor() string
@@ -55,7 +62,7 @@ func taskOf(t *worker.Task) *Task {
 	l := t.Lease()
 	task := &Task{
 		Tenant: l.GetTenant(), Run: l.GetRun(), ID: l.GetTask(), Attempt: int(l.GetAttempt()), Asset: l.GetAsset(), Partition: l.GetPartition(),
-		Pipeline: l.GetPipeline(), Token: l.GetFencingToken(), Config: l.GetConfig(), TriggerType: l.GetTriggerType(), backend: t,
+		Pipeline: l.GetPipeline(), Token: l.GetFencingToken(), Config: l.GetConfig(), TriggerType: l.GetTriggerType(), Partitions: worker.PartitionsOf(l), backend: t,
 	}
 	for to, from := range map[*time.Time]*timestamppb.Timestamp{&task.Slot: l.GetSlot(), &task.IntervalStart: l.GetIntervalStart(), &task.IntervalEnd: l.GetIntervalEnd()} {
 		if from != nil {

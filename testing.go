@@ -18,6 +18,8 @@ import (
 type TestInput struct {
 	Tenant, Run, ID, Asset, Partition, Pipeline string
 
+	Partitions []Partition // the declared partitions that the task covers
+
 	Attempt int            // default 1
 	Cursor  string         // the cursor of an earlier attempt
 	Results map[string]any // of upstream assets, by key; converted to JSON and back
@@ -42,7 +44,7 @@ func NewTestTask(in TestInput) *TestTask {
 	r.logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return &TestTask{recorder: r, Task: &Task{
 		Tenant: in.Tenant, Run: in.Run, ID: in.ID, Attempt: max(in.Attempt, 1), Asset: in.Asset, Partition: in.Partition,
-		Pipeline: in.Pipeline, backend: r,
+		Pipeline: in.Pipeline, Partitions: in.Partitions, backend: r,
 	}}
 }
 

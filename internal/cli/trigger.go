@@ -37,6 +37,11 @@ func (f *triggerFlags) context(ctx context.Context) context.Context {
 	return client.WithIdempotencyKey(ctx, f.key)
 }
 
+// addPartitions gives a command --partition.
+func addPartitions(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "partition", nil, "partitions, such as date=2026-01-01..2026-01-31, repeatable")
+}
+
 // addWaitLock gives a command --wait-lock.
 func addWaitLock(cmd *cobra.Command, to *time.Duration) {
 	cmd.Flags().DurationVar(to, "wait-lock", 0, "maximum time to wait for the lock, at most 60s")
@@ -55,6 +60,7 @@ func newRunsTrigger() *cobra.Command {
 		f         triggerFlags
 		values    parameters
 		selection []string
+		divided   []string
 		priority  int32
 		waitLock  time.Duration
 	)
@@ -71,17 +77,24 @@ same parameters holds the lock, that run is the answer. A run with other paramet
 with the id of the holder, at once or after --wait-lock. With --queue it is created and waits
 for the lock, first come, first served; so does a run that the tenant's quotas would refuse.
 
+--partition names the partitions of the assets: date=2026-01-01, a range
+date=2026-01-01..2026-03-31, all completed ones date=*, or several dimensions
+date=2026-01-01,region=eu. It is repeatable. A dimension of time must be named; of another
+dimension, all values are meant if it is not. With one dimension its name may be left out.
+
 With --key a repeated command returns the same run. --wait watches until the run has
 ended, and exits with 3 if it did not succeed.`,
 		example: `  servo runs trigger daily --param day=2026-01-31 --wait
   servo runs trigger daily --params @day.json --key daily-2026-01-31
   servo runs trigger daily --wait-lock 30s --queue
-  servo runs trigger --select +gold/revenue`,
+  servo runs trigger --select +gold/revenue
+  servo runs trigger daily --partition date=2026-01-01..2026-01-31,region=eu`,
 		tenant: true, names: []nameSource{(*session).pipelineNames},
 		flags: func(cmd *cobra.Command) {
 			f.add(cmd)
 			values.add(cmd)
 			addSelect(cmd, &selection)
+			addPartitions(cmd, &divided)
 			addWaitLock(cmd, &waitLock)
 			cmd.Flags().Int32Var(&priority, "priority", 0, "priority, 1 (last) to 10 (first) (default: that of the pipeline)")
 		},
@@ -94,7 +107,7 @@ ended, and exits with 3 if it did not succeed.`,
 	}, func(ctx context.Context, s *session) (err error) {
 		req := &servov1.TriggerRunRequest{
 			Tenant: s.Tenant, Workspace: s.Workspace, Pipeline: cmp.Or(s.args...), Select: selection, Priority: priority, Note: f.note,
-			WaitForLock: waitOf(waitLock), WaitForQuota: f.queue, Queue: f.queue,
+			WaitForLock: waitOf(waitLock), WaitForQuota: f.queue, Queue: f.queue, Partitions: divided,
 		}
 		if req.Parameters, err = values.ofServer(ctx, s, req); err != nil {
 			return err

@@ -50,6 +50,8 @@ type Lease struct {
 	Timeout   time.Duration // of this attempt; a retry may have a longer one
 	Started   bool
 	Code      asset.Asset
+	// Partitions are the keys of the declared partitions of the task, in order.
+	Partitions []string
 	// Upstream are the results of the tasks that its plan made it wait for, and of those that other
 	// runs have executed instead.
 	Upstream []UpstreamResult
@@ -408,6 +410,7 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*openClaim)
 			l := &c.leases[i]
 			if d := found[l.Deployment]; d != nil {
 				l.Code, _ = d.Asset(l.Asset)
+				l.Partitions = d.partitionsOf(l.Asset, l.Partition)
 			}
 		}
 	}

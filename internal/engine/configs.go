@@ -329,7 +329,7 @@ func runnable(code *deployment, spec config.Spec, workspace string) error {
 	if err != nil {
 		return err
 	}
-	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: parameters})
+	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: parameters, Undivided: true})
 	return err
 }
 

@@ -44,19 +44,26 @@ func (e *Engine) downstream(ctx context.Context, tx *store.Tx, w *working) error
 }
 
 // countDown subtracts the succeeded tasks from their dependents' unmet counts, and makes those with zero
-// ready.
+// ready. A barrier with zero succeeds at once, which counts for its own dependents.
 func countDown(ctx context.Context, tx *store.Tx, w *working, succeeded []store.TaskKey) error {
-	dependents, err := tx.Dependents(ctx, succeeded)
-	if err != nil {
-		return err
-	}
-	for _, d := range dependents {
-		t := w.add(d.Task)
-		t.task.Unmet--
-		w.change(t)
-		if t.task.Unmet == 0 {
+	for len(succeeded) > 0 {
+		dependents, err := tx.Dependents(ctx, succeeded)
+		if err != nil {
+			return err
+		}
+		succeeded = nil
+		for _, d := range dependents {
+			t := w.add(d.Task)
+			t.task.Unmet--
+			w.change(t)
+			if t.task.Unmet > 0 {
+				continue
+			}
 			if err := w.decide(t, run.DependenciesMet{}, event.Meta{Actor: "engine"}); err != nil {
 				return err
+			}
+			if t.task.State == run.Succeeded {
+				succeeded = append(succeeded, keyOf(t.task))
 			}
 		}
 	}

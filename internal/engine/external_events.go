@@ -185,7 +185,7 @@ func refusal(code *deployment, spec config.Spec, parameters json.RawMessage) (*f
 	if err != nil {
 		return nil, err
 	}
-	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: merged})
+	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: merged, Undivided: true})
 	if f, ok := fault.As(err); ok && strings.HasPrefix(f.Violation.Field, "parameters") {
 		return f, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -19,12 +20,13 @@ import (
 
 // outside returns the upstreams of the plan that are not part of it, each once.
 func (d *triggerDraft) outside() []string {
+	divided := d.code.planner.Divided()
 	declared := 0
 	for _, task := range d.plan.Tasks {
 		code, _ := d.code.Asset(task.Key)
 		declared += len(code.Upstream)
 	}
-	if declared == len(d.plan.Edges) {
+	if declared == len(d.plan.Edges) && !divided {
 		return nil
 	}
 	seen := make(map[string]bool, len(d.plan.Tasks))
@@ -35,7 +37,8 @@ func (d *triggerDraft) outside() []string {
 	for _, task := range d.plan.Tasks {
 		code, _ := d.code.Asset(task.Key)
 		for _, key := range code.Upstream {
-			if !seen[key] {
+			// Partitions of other runs are no inputs: their results are not one.
+			if !seen[key] && d.code.planner.Scheme(key) == nil {
 				seen[key] = true
 				keys = append(keys, key)
 			}
@@ -82,6 +85,9 @@ func (t *plannedTrigger) giveInputs(specs []run.TaskSpec) {
 	}
 	for i := range specs {
 		code, _ := t.code.Asset(specs[i].Asset)
+		if specs[i].IsBarrier() {
+			continue
+		}
 		for _, key := range code.Upstream {
 			if from, ok := t.inputs[key]; ok {
 				specs[i].Inherited = append(specs[i].Inherited, from)
@@ -93,6 +99,8 @@ func (t *plannedTrigger) giveInputs(specs []run.TaskSpec) {
 // missingInputs removes upstreams without a task from a lease, and names them: no task existed when the
 // run was created, or its run was deleted since.
 func (l *Lease) missingInputs() {
+	// A barrier has no result: a task that waited for it reads none of its upstream.
+	l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Partition == plan.Barrier })
 	found := len(l.Upstream)
 	l.Upstream = slices.DeleteFunc(l.Upstream, func(u UpstreamResult) bool { return u.Asset == "" })
 	if l.missing = nil; len(l.Upstream) == found {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.arco.dev/servo/internal/base/canon"
@@ -89,7 +90,7 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 	}
 	scope := &retryScope{only: only, done: done}
 	if r.Mode == RetryFrom {
-		scope.from = func(code *deployment) ([]string, error) { return parent.From(r.From, code.planner.Downstream) }
+		scope.from = func(code *deployment) ([]run.Target, error) { return parent.From(r.From, code.planner.Downstream) }
 	}
 	// A trigger's own digest does not include the mode.
 	if scope.digest, err = canon.Digest(r); err != nil {
@@ -117,12 +118,12 @@ func (e *Engine) RetryRun(ctx context.Context, r RetryRun) (Triggered, error) {
 
 // retryScope is how much of a run a retry does again.
 type retryScope struct {
-	digest string                   // of the request
-	only   []string                 // the assets to execute: a part of what the pipeline selects
-	done   map[string]run.Inherited // by asset: results that the retry uses
-	// from returns the assets of a retry that begins with a task, by the code that it will run; nil
+	digest string                       // of the request
+	only   []run.Target                 // what it executes: a part of what the pipeline selects
+	done   map[run.Target]run.Inherited // results that the retry uses
+	// from returns the targets of a retry that begins with a task, by the code that it will run; nil
 	// for other retries.
-	from func(*deployment) ([]string, error)
+	from func(*deployment) ([]run.Target, error)
 }
 
 // doneBefore returns the result of an asset that a retry uses instead of executing it.
@@ -130,7 +131,7 @@ func (t *triggerCommand) doneBefore(key string) (run.Inherited, bool) {
 	if t.retry == nil {
 		return run.Inherited{}, false
 	}
-	from, done := t.retry.done[key]
+	from, done := t.retry.done[run.Target{Asset: key}]
 	return from, done
 }
 
@@ -163,11 +164,11 @@ func (r RetryRun) validate() error {
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("is %.100q", r.Mode), fault.Field("mode"), fault.Remedy("use FAILED, FROM or ALL"))
 }
 
-// resultsBefore returns succeeded tasks by asset: those of the retried run, those that it has inherited,
+// resultsBefore returns succeeded tasks by target: those of the retried run, those that it has inherited,
 // and for other assets those of the runs before it, since fixed code may name other upstreams. They are
 // read here, once and outside of the lane, rather than for each claim.
-func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[string]run.Inherited, error) {
-	done := map[string]run.Inherited{}
+func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[run.Target]run.Inherited, error) {
+	done := map[run.Target]run.Inherited{}
 	for range maxAncestors {
 		of.AddDone(of.ID, done)
 		if of.Parent == nil {
@@ -185,9 +186,9 @@ func (e *Engine) resultsBefore(ctx context.Context, of store.RunPlan) (map[strin
 	return done, nil
 }
 
-// assetsToRetry returns the assets that a retry executes, nil for other triggers. It refuses a retry of
-// assets that the active deployment does not have any more.
-func (t *triggerCommand) assetsToRetry(code *deployment) (only []string, err error) {
+// targetsToRetry returns what a retry executes, nil for other triggers. It refuses a retry of assets
+// that the active deployment does not have any more.
+func (t *triggerCommand) targetsToRetry(code *deployment) (only []run.Target, err error) {
 	if t.retry == nil {
 		return nil, nil
 	}
@@ -201,9 +202,9 @@ func (t *triggerCommand) assetsToRetry(code *deployment) (only []string, err err
 		return nil, fault.New(fault.Conflict, fmt.Sprintf("the active deployment has no pipeline %s any more", t.Pipeline), fault.Field("run"), remedy)
 	}
 	var gone []string
-	for _, key := range only {
-		if _, ok := code.Asset(key); !ok {
-			gone = append(gone, key)
+	for _, target := range only {
+		if _, ok := code.Asset(target.Asset); !ok && !slices.Contains(gone, target.Asset) {
+			gone = append(gone, target.Asset)
 		}
 	}
 	if len(gone) == 0 {

@@ -34,13 +34,16 @@ func (w *working) insertTasks(r run.Run, specs []run.TaskSpec) {
 }
 
 // specs turns a plan into tasks with ids and into edges between them.
-func (w *working) specs(t *plannedTrigger) ([]run.TaskSpec, []store.Edge) {
+func (w *working) specs(t *plannedTrigger) ([]run.TaskSpec, []store.Edge, error) {
 	p := t.plan
 	specs := make([]run.TaskSpec, len(p.Tasks))
 	for i, task := range p.Tasks {
 		specs[i] = run.TaskSpec{
 			ID: id.New[id.Task](w.mint), Index: int32(i), Asset: task.Key, Partition: task.Partition, Pool: task.Pool, Needs: task.Needs,
-			Priority: t.priority, Timeout: int32(task.Timeout.Std().Seconds()),
+			Priority: t.priority, Timeout: int32(task.Timeout.Std().Seconds()), Range: specRange(task),
+		}
+		if task.Barrier {
+			specs[i].Needs = run.NeedsBarrier
 		}
 	}
 	edges := make([]store.Edge, len(p.Edges))
@@ -51,5 +54,5 @@ func (w *working) specs(t *plannedTrigger) ([]run.TaskSpec, []store.Edge) {
 		edges[i] = store.Edge{Key: store.RunKey{Tenant: t.Tenant, Run: t.run}, Upstream: specs[from].ID, Task: specs[to].ID}
 	}
 	t.giveInputs(specs)
-	return specs, edges
+	return specs, edges, t.givePartitions(specs)
 }

@@ -21,7 +21,8 @@ type Trigger struct {
 	Pipeline    string           `json:"pipeline"`
 	Select      []string         `json:"select"` // instead of the pipeline's own selection
 	Parameters  json.RawMessage  `json:"parameters"`
-	Priority    int16            `json:"priority"` // 0 is the pipeline's
+	Partitions  []string         `json:"partitions,omitempty"` // selections such as date=2026-01-01..2026-01-31
+	Priority    int16            `json:"priority"`             // 0 is the pipeline's
 	TriggerType string           `json:"trigger_type"`
 	TriggeredBy string           `json:"triggered_by"` // the authenticated caller
 	Note        string           `json:"note"`         // of the caller, for people

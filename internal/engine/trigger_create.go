@@ -96,12 +96,15 @@ func createRuns(ctx context.Context, tx *store.Tx, w *working, planned, fresh []
 
 // create adds a new run and its tasks to the working set.
 func (w *working) create(t *allowedTrigger) error {
-	specs, edges := w.specs(t.plannedTrigger)
+	specs, edges, err := w.specs(t.plannedTrigger)
+	if err != nil {
+		return err
+	}
 	first := specs[:min(len(specs), maxTasksPerEvent)]
 	created := &liveRun{run: run.Run{Tenant: t.Tenant, ID: t.run}, isNew: true}
 	w.runs[t.run] = created
 	startBy, startLimit := t.startBy(w.now)
-	err := w.recordRun(created, run.RunCreated{
+	err = w.recordRun(created, run.RunCreated{
 		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.plan.Parameters, Priority: t.priority,
 		TriggerType: t.triggerType, TriggeredBy: t.TriggeredBy, Note: t.Note, Parent: t.Parent, Fingerprint: t.plan.Fingerprint, Retry: t.Retry,
 		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Window: t.window(), Tasks: first,

@@ -10,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/partition"
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/domain/tenant"
@@ -33,6 +34,7 @@ type triggerDraft struct {
 	triggerType string
 	limit       int32  // seconds that the run may take
 	lock        string // "" takes none
+	values      partition.Values
 }
 
 // plannedTrigger is a trigger whose run can be created if its lock and the quotas allow it.
@@ -50,11 +52,15 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, cmds []*trigger
 	if err != nil {
 		return nil, nil, err
 	}
+	facts, err := e.partitionFacts(ctx, tx, cmds, workspaces, codes)
+	if err != nil {
+		return nil, nil, err
+	}
 	results = make([]triggerResult, len(cmds))
 	var drafts []triggerDraft
 	n, tasks := 0, 0
 	for ; n < len(cmds) && tasks <= limit; n++ {
-		draft, err := cmds[n].draft(workspaces, codes)
+		draft, err := cmds[n].draft(workspaces, codes, facts)
 		if err != nil {
 			results[n].err = err
 			continue
@@ -101,7 +107,7 @@ func (t *triggerCommand) workspaceName() store.WorkspaceName {
 }
 
 // draft checks the trigger and plans it with the active deployment of its workspace.
-func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspace, codes map[id.Deployment]*deployment) (d triggerDraft, err error) {
+func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspace, codes map[id.Deployment]*deployment, facts *partitionFacts) (d triggerDraft, err error) {
 	if err := tenant.ValidateName("workspace", t.Workspace); err != nil {
 		return d, err
 	}
@@ -124,15 +130,19 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 	if d.digest, err = t.requestDigest(); err != nil {
 		return d, err
 	}
-	only, err := t.assetsToRetry(d.code)
+	only, err := t.targetsToRetry(d.code)
 	if err != nil {
 		return d, err
 	}
-	d.plan, err = d.code.planner.Plan(plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters, Only: only})
+	most := min(MaxTasksPerRun, int(w.Quotas.MaxTasksPerRun))
+	request, err := t.planRequest(facts, only, most)
 	if err != nil {
 		return d, err
 	}
-	if most := min(MaxTasksPerRun, int(w.Quotas.MaxTasksPerRun)); len(d.plan.Tasks) > most {
+	if d.plan, err = d.code.planner.Plan(request); err != nil {
+		return d, err
+	}
+	if len(d.plan.Tasks) > most {
 		return d, fault.New(fault.LimitExceeded, fmt.Sprintf("the plan has %d tasks, the limit is %d", len(d.plan.Tasks), most),
 			fault.Field("select"), fault.Remedy("select fewer assets"), fault.Value("quota", "max_tasks_per_run"),
 			fault.Value("limit", most), fault.Value("current", len(d.plan.Tasks)))

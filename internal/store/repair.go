@@ -184,6 +184,10 @@ func (tx *Tx) repairTasks(ctx context.Context, r RunRepair) error {
 			Failures:      column(rows, func(t TaskRow) string { return string(t.Failure) }),
 			Upstreams:     column(rows, func(t TaskRow) string { return idsText(t.Upstream) }),
 			Inheritances:  column(rows, func(t TaskRow) string { return idsText(t.Inherited) }),
+			NoOrdinal:     noOrdinal,
+			Series:        column(rows, func(t TaskRow) string { return t.Series }),
+			FirstOrdinals: column(rows, func(t TaskRow) int64 { return ordinalOr(t.FirstOrdinal) }),
+			LastOrdinals:  column(rows, func(t TaskRow) int64 { return ordinalOr(t.LastOrdinal) }),
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,8 +153,31 @@ func (tx *Tx) insertTasks(ctx context.Context, c Changes) error {
 			Upstreams:  upstreams,
 
 			Inheritances: column(rows, func(t NewTask) string { return idsText(InheritedIDs(t.Spec.Inherited)) }),
+
+			NoOrdinal:     noOrdinal,
+			Series:        column(rows, func(t NewTask) string { return rangeOf(t.Spec).Series }),
+			FirstOrdinals: column(rows, func(t NewTask) int64 { return rangeOf(t.Spec).First }),
+			LastOrdinals:  column(rows, func(t NewTask) int64 { return rangeOf(t.Spec).Last }),
 		})
 	})
+}
+
+// noOrdinal is null in a list of ordinals.
+const noOrdinal = math.MinInt64
+
+// rangeOf returns the declared partitions of a task, with nulls if it has none.
+func rangeOf(s run.TaskSpec) run.PartitionRange {
+	if s.Range == nil {
+		return run.PartitionRange{First: noOrdinal, Last: noOrdinal}
+	}
+	return *s.Range
+}
+
+func ordinalOr(p *int64) int64 {
+	if p == nil {
+		return noOrdinal
+	}
+	return *p
 }
 
 // upstreamsOf converts the upstream indexes of new tasks to ids. The tasks of a plan are created

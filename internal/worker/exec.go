@@ -103,6 +103,9 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 		"SERVO_FENCING_TOKEN="+strconv.FormatInt(l.GetFencingToken(), 10), "SERVO_CONFIG="+l.GetConfig(), "SERVO_TRIGGER="+l.GetTriggerType(), "SERVO_SLOT="+instant(l.GetSlot()),
 		"SERVO_INTERVAL_START="+instant(l.GetIntervalStart()), "SERVO_INTERVAL_END="+instant(l.GetIntervalEnd()),
 		"SERVO_RESULT="+filepath.Join(private, resultFile))
+	if parts := PartitionsOf(l); len(parts) > 0 {
+		cmd.Env = append(cmd.Env, "SERVO_PARTITION_FIRST="+parts[0].Bare(), "SERVO_PARTITION_LAST="+parts[len(parts)-1].Bare())
+	}
 	ownGroup(cmd)
 	e.User.become(cmd, private)
 	return cmd, nil

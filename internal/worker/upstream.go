@@ -158,6 +158,7 @@ type input struct {
 	Token      int64           `json:"fencing_token"`
 	Asset      string          `json:"asset"`
 	Partition  string          `json:"partition"`
+	Partitions []Partition     `json:"partitions,omitempty"` // of a declared partition or range, in order
 	Pipeline   string          `json:"pipeline"`
 	Parameters json.RawMessage `json:"parameters"`
 	Upstream   []Upstream      `json:"upstream"`
@@ -204,6 +205,7 @@ func (t *Task) Input(ctx context.Context) ([]byte, error) {
 		Pipeline: l.GetPipeline(), Parameters: t.Parameters(), Upstream: make([]Upstream, len(l.GetUpstream())), Cursor: t.Cursor(),
 	}
 	in.window(l)
+	in.Partitions = PartitionsOf(l)
 	for i, u := range l.GetUpstream() {
 		result, err := t.result(ctx, u)
 		if err != nil {

@@ -607,7 +607,10 @@ type TriggerRunRequest struct {
 	WaitForQuota bool `protobuf:"varint,10,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
 	// If a run with other parameters holds the lock, create the run as PENDING until the lock is free.
 	// Waiting runs get the lock in the order of their creation.
-	Queue         bool `protobuf:"varint,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue bool `protobuf:"varint,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Partitions of the assets, such as date=2026-01-01, date=2026-01-01..2026-03-31 or
+	// date=2026-01-01,region=eu. Required if a selected asset is partitioned by time.
+	Partitions    []string `protobuf:"bytes,12,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -719,6 +722,13 @@ func (x *TriggerRunRequest) GetQueue() bool {
 	return false
 }
 
+func (x *TriggerRunRequest) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 // TriggerRunResponse has the run.
 type TriggerRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -791,8 +801,11 @@ type PlanRunRequest struct {
 	// A pipeline of the active deployment. Either this or select is required.
 	Pipeline string `protobuf:"bytes,3,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
 	// Selection expressions, instead of a pipeline; "*" selects all assets.
-	Select        []string         `protobuf:"bytes,4,rep,name=select,proto3" json:"select,omitempty"`
-	Parameters    *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Select     []string         `protobuf:"bytes,4,rep,name=select,proto3" json:"select,omitempty"`
+	Parameters *structpb.Struct `protobuf:"bytes,5,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	// Partitions of the assets, such as date=2026-01-01, date=2026-01-01..2026-03-31 or
+	// date=2026-01-01,region=eu. Required if a selected asset is partitioned by time.
+	Partitions    []string `protobuf:"bytes,6,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,6 +871,13 @@ func (x *PlanRunRequest) GetSelect() []string {
 func (x *PlanRunRequest) GetParameters() *structpb.Struct {
 	if x != nil {
 		return x.Parameters
+	}
+	return nil
+}
+
+func (x *PlanRunRequest) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
 	}
 	return nil
 }
@@ -2718,7 +2738,7 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\vno_retry_on\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18dR\tnoRetryOn\x12%\n" +
 	"\x0etimeout_growth\x18\b \x01(\x01R\rtimeoutGrowth\x12(\n" +
 	"\n" +
-	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxDeaths\"\xe2\x03\n" +
+	"max_deaths\x18\t \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxDeaths\"\x95\x04\n" +
 	"\x11TriggerRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -2734,11 +2754,14 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\rwait_for_lock\x18\t \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\vwaitForLock\x12$\n" +
 	"\x0ewait_for_quota\x18\n" +
 	" \x01(\bR\fwaitForQuota\x12\x14\n" +
-	"\x05queue\x18\v \x01(\bR\x05queue\"\x89\x01\n" +
+	"\x05queue\x18\v \x01(\bR\x05queue\x121\n" +
+	"\n" +
+	"partitions\x18\f \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\xe8\aR\n" +
+	"partitions\"\x89\x01\n" +
 	"\x12TriggerRunResponse\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12)\n" +
 	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\x12'\n" +
-	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\"\xe4\x01\n" +
+	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\"\x97\x02\n" +
 	"\x0ePlanRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -2746,7 +2769,10 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x06select\x18\x04 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01\x18\xe8\aR\x06select\x127\n" +
 	"\n" +
 	"parameters\x18\x05 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"parameters\"\xb9\x01\n" +
+	"parameters\x121\n" +
+	"\n" +
+	"partitions\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\xe8\aR\n" +
+	"partitions\"\xb9\x01\n" +
 	"\x0fPlanRunResponse\x12 \n" +
 	"\vfingerprint\x18\x01 \x01(\tR\vfingerprint\x12\x1e\n" +
 	"\n" +

@@ -550,7 +550,10 @@ type Lease struct {
 	// The name of the run's config; empty without one.
 	Config string `protobuf:"bytes,43,opt,name=config,proto3" json:"config,omitempty"`
 	// What created the run: schedule, event, manual, api, retry.
-	TriggerType   string `protobuf:"bytes,44,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
+	TriggerType string `protobuf:"bytes,44,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
+	// The keys of the declared partitions that the task covers, in order: one, or those of a range.
+	// Empty if the asset has no partitions.
+	Partitions    []string `protobuf:"bytes,45,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -758,6 +761,13 @@ func (x *Lease) GetTriggerType() string {
 		return x.TriggerType
 	}
 	return ""
+}
+
+func (x *Lease) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 // UpstreamResult is the result of an upstream task.
@@ -2400,7 +2410,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\fcapabilities\x18\r \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05\x10\x01(\xac\x02R\fcapabilities\"z\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
-	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xa3\a\n" +
+	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xc3\a\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2431,7 +2441,10 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\x0einterval_start\x18) \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x12=\n" +
 	"\finterval_end\x18* \x01(\v2\x1a.google.protobuf.TimestampR\vintervalEnd\x12\x16\n" +
 	"\x06config\x18+ \x01(\tR\x06config\x12!\n" +
-	"\ftrigger_type\x18, \x01(\tR\vtriggerType\"\xb4\x01\n" +
+	"\ftrigger_type\x18, \x01(\tR\vtriggerType\x12\x1e\n" +
+	"\n" +
+	"partitions\x18- \x03(\tR\n" +
+	"partitions\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +

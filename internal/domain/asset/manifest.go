@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"go.arco.dev/servo/internal/domain/partition"
 	"go.arco.dev/servo/internal/domain/quality"
 )
 
@@ -43,6 +44,11 @@ type Asset struct {
 	HTTP        *HTTP    `json:"http,omitempty"`
 	Go          *Go      `json:"go,omitempty"`
 	Python      *Python  `json:"python,omitempty"`
+
+	// Partitions are the dimensions that divide the asset; none if it is made as a whole.
+	Partitions        []partition.Dimension `json:"partitions,omitempty"`
+	PartitionMapping  map[string]string     `json:"partition_mapping,omitempty"` // by upstream
+	PartitionsPerTask PerTask               `json:"partitions_per_task,omitempty"`
 
 	// Output, if set, makes the asset versioned: each success writes a version of it.
 	Output     *quality.Output `json:"output,omitempty"`

@@ -109,6 +109,7 @@ func decodeAsset(found *violations, path string, i int, value any) Asset {
 		a.Go = &Go{Handler: g.text("handler")}
 		g.close()
 	}
+	decodePartitions(o, &a)
 	decodeQuality(o, &a)
 	if value, path, set := o.take("python"); set {
 		p := asObject(found, path, value)

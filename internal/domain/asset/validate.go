@@ -38,6 +38,7 @@ func (m *Manifest) validate(found *violations) {
 	}
 	g := newGraph(m.Assets)
 	m.validateUpstream(found, g)
+	m.validateMappings(found, g)
 	for _, cycle := range g.cycles() {
 		found.addCode(fault.CycleDetected, cycleField(cycle), cycleMessage(cycle), remedyCycle)
 	}
@@ -99,6 +100,7 @@ func (a *Asset) validate(found *violations, path string) {
 	words(found, path+".tags", a.Tags, MaxTags, tagPattern, "is not a valid tag", "use lower case letters, digits, '_', '-', '.' and ':', at most 63")
 	words(found, path+".owners", a.Owners, MaxOwners, ownerPattern, "is not a valid owner", "write a team or an address, such as data-platform or ann@example.com")
 	a.validateCode(found, path)
+	a.validatePartitions(found, path)
 	a.validateQuality(found, path)
 }
 

@@ -220,3 +220,45 @@ func listed(values []string) string {
 	}
 	return text
 }
+
+// ParseRange reads what RangeKey wrote: the key of one partition or of consecutive ones. Days that do
+// not exist may lie between them.
+func (s *Scheme) ParseRange(text string) (series string, r Range, err error) {
+	values, err := readKey(text)
+	if err != nil || len(values) == 0 {
+		p, err := s.Parse(text)
+		return p.Series, Range{p.Ordinal, p.Ordinal}, err
+	}
+	var axis Dimension
+	if s.axis >= 0 {
+		axis = s.dimensions[s.axis]
+	}
+	first, last, ranged := strings.Cut(values[axis.Name], "..")
+	if !ranged {
+		p, err := s.Parse(text)
+		return p.Series, Range{p.Ordinal, p.Ordinal}, err
+	}
+	values[axis.Name] = first
+	begin, err := s.Parse(spellKey(values))
+	if err != nil {
+		return "", Range{}, err
+	}
+	values[axis.Name] = last
+	end, err := s.Parse(spellKey(values))
+	if err != nil {
+		return "", Range{}, err
+	}
+	if begin.Ordinal > end.Ordinal {
+		return "", Range{}, fault.Invalid("partition", fmt.Sprintf("the range %.100q is reversed", text), "write the earlier value first")
+	}
+	return begin.Series, Range{begin.Ordinal, end.Ordinal}, nil
+}
+
+// Values returns the values of a key by dimension.
+func (s *Scheme) Values(key string) map[string]string {
+	values, err := readKey(key)
+	if err != nil {
+		return nil
+	}
+	return values
+}

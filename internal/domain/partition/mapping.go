@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"go.arco.dev/servo/internal/base/fault"
 )
@@ -174,6 +173,18 @@ func (m *Mapping) Group(series string) string {
 	return ""
 }
 
+// GroupName names a group among all groups of an upstream: "" is the whole upstream.
+func (m *Mapping) GroupName(group string) string {
+	switch m.series {
+	case sameValue:
+		return spellKey(map[string]string{m.name: group})
+	case sameSeries:
+		return group
+	case anySeries:
+	}
+	return ""
+}
+
 // Whole reports whether all ordinals of a group match.
 func (m *Mapping) Whole() bool { return m.ordinals == anyOrdinal }
 
@@ -208,6 +219,11 @@ func (m *Mapping) Downstream(r Range) Range {
 	return r
 }
 
+// Matches reports whether a range of partitions needs one of a range of the upstream.
+func (m *Mapping) Matches(series string, r Range, upSeries string, up Range) bool {
+	return m.Group(series) == m.Group(upSeries) && (m.Whole() || m.Upstream(r).Intersect(up).Len() > 0)
+}
+
 // Affected returns, of the partitions of the asset, those that need one of the upstream's changed
 // ones.
 func (m *Mapping) Affected(changed, own Set) Set { return m.related(changed, own, m.Downstream) }
@@ -239,6 +255,3 @@ func (m *Mapping) related(from, among Set, apply func(Range) Range) Set {
 	}
 	return result
 }
-
-// SelfMapping reports whether a mapping may be declared for the asset itself.
-func SelfMapping(text string) bool { return strings.TrimSpace(text) == MapPrevious }

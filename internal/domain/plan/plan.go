@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/suggest"
 	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/partition"
 )
 
 // Request selects the assets to plan: those of a pipeline, of a selection, or all.
@@ -18,9 +20,17 @@ type Request struct {
 	Pipeline   string          // a pipeline of the manifest
 	Select     []string        // selection expressions, their union
 	Parameters json.RawMessage // for the pipeline; validated against its declarations
-	// Only are the keys of the assets to plan, regardless of the pipeline's selection: the part of
-	// a run that is retried.
-	Only []string
+	// Partitions returns the requested partitions of a scheme; nil if none are named.
+	Partitions func(*partition.Scheme) (partition.Set, error)
+	// Values are those of the dynamic dimensions (Planner.Sources).
+	Values partition.Values
+	// Undivided plans one task for each asset, also with partitions: to check a request.
+	Undivided bool
+	// Limit is the maximum number of tasks of a plan with partitions; 0 is MaxTasks.
+	Limit int
+	// Only are the tasks to plan, regardless of the pipeline's selection: the part of a run that is
+	// retried.
+	Only []Target
 }
 
 // Plan is the list of tasks of one run. Its fingerprint covers its JSON without the fingerprint.
@@ -41,7 +51,9 @@ type Task struct {
 	Pool      string         `json:"pool"`
 	Needs     string         `json:"-"` // the capability that its worker needs
 	Timeout   asset.Duration `json:"timeout"`
-	Stage     int            `json:"stage"` // the length of the longest path to it
+	Stage     int            `json:"stage"` // the length of the longest path of assets to it
+	Range     *Range         `json:"-"`     // the partitions of Partition; nil without
+	Barrier   bool           `json:"-"`     // it executes nothing: it is complete when its upstreams are
 }
 
 // New plans one request. For many requests with one manifest, use a Planner.
@@ -57,6 +69,7 @@ func New(m *asset.Manifest, request Request) (Plan, error) {
 type Planner struct {
 	manifest *asset.Manifest
 	graph    *asset.Graph
+	schemes  *asset.Schemes
 }
 
 // NewPlanner prepares a manifest, which must be normalised, as those from Parse are.
@@ -65,7 +78,11 @@ func NewPlanner(m *asset.Manifest) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Planner{manifest: m, graph: graph}, nil
+	schemes, err := asset.NewSchemes(graph)
+	if err != nil {
+		return nil, err
+	}
+	return &Planner{manifest: m, graph: graph, schemes: schemes}, nil
 }
 
 // Plan plans one request.
@@ -78,7 +95,12 @@ func (p *Planner) Plan(request Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan, err := p.lay(selected)
+	var plan Plan
+	if p.divides(selected) && !request.Undivided {
+		plan, err = p.layPartitions(selected, request)
+	} else if err = p.refusePartitions(request); err == nil {
+		plan, err = p.lay(selected)
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -120,7 +142,7 @@ func (p *Planner) resolve(request Request) (expressions []string, parameters jso
 }
 
 // choose marks the assets to plan: those with the keys, or without keys those of the expressions.
-func (p *Planner) choose(only, expressions []string) ([]bool, error) {
+func (p *Planner) choose(only []Target, expressions []string) ([]bool, error) {
 	if len(only) == 0 {
 		selection, err := asset.ParseSelection(expressions...)
 		if err != nil {
@@ -129,7 +151,8 @@ func (p *Planner) choose(only, expressions []string) ([]bool, error) {
 		return selection.Resolve(p.graph)
 	}
 	chosen := make([]bool, p.graph.Len())
-	for i, key := range only {
+	for i, target := range only {
+		key := target.Asset
 		node, known := p.graph.Index(key)
 		if !known {
 			return nil, fault.Invalid(fmt.Sprintf("only[%d]", i), fmt.Sprintf("unknown asset %.100q", key)+suggest.DidYouMean(key, p.graph.Keys()), "use an asset of this manifest")
@@ -137,6 +160,93 @@ func (p *Planner) choose(only, expressions []string) ([]bool, error) {
 		chosen[node] = true
 	}
 	return chosen, nil
+}
+
+// noTime is for selections without time.
+var noTime = time.Unix(0, 0)
+
+// Divided reports whether any asset of the manifest has partitions.
+func (p *Planner) Divided() bool { return p.schemes.Any() }
+
+// divides reports whether a selected asset has partitions.
+func (p *Planner) divides(selected []bool) bool {
+	if !p.schemes.Any() {
+		return false
+	}
+	for i, yes := range selected {
+		if yes && p.schemes.Of(i) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// refusePartitions refuses partitions of assets that have none.
+func (p *Planner) refusePartitions(request Request) error {
+	if request.Partitions != nil && !request.Undivided {
+		return fault.Invalid("partitions", "no selected asset has partitions", "leave them out, or declare partitions in the manifest")
+	}
+	for i, target := range request.Only {
+		if target.Partition != "" {
+			return fault.New(fault.Conflict, fmt.Sprintf("asset %s has no partition %.200q any more", target.Asset, target.Partition),
+				fault.Field(fmt.Sprintf("only[%d]", i)), fault.Remedy("trigger a new run"))
+		}
+	}
+	return nil
+}
+
+// Scheme returns the partitions of an asset; nil if it has none.
+func (p *Planner) Scheme(key string) *partition.Scheme {
+	node, known := p.graph.Index(key)
+	if !known {
+		return nil
+	}
+	return p.schemes.Of(node)
+}
+
+// Mapping returns how the partitions of an asset relate to those of an upstream.
+func (p *Planner) Mapping(down, up string) (*partition.Mapping, error) {
+	from, _ := p.graph.Index(down)
+	to, _ := p.graph.Index(up)
+	return p.schemes.Mapping(from, to)
+}
+
+// SchemesOf returns the schemes of the partitioned assets that a pipeline or selection has, each
+// once; none if it cannot be resolved.
+func (p *Planner) SchemesOf(request Request) []*partition.Scheme {
+	if !p.schemes.Any() {
+		return nil
+	}
+	expressions := request.Select
+	if pipeline, ok := p.manifest.Pipeline(request.Pipeline); ok {
+		expressions = pipeline.Select
+	} else if len(expressions) == 0 {
+		expressions = []string{asset.SelectAll}
+	}
+	selected, err := p.choose(request.Only, expressions)
+	if err != nil {
+		return nil
+	}
+	var schemes []*partition.Scheme
+	for i, yes := range selected {
+		if s := p.schemes.Of(i); yes && s != nil && !slices.Contains(schemes, s) {
+			schemes = append(schemes, s)
+		}
+	}
+	return schemes
+}
+
+// Sources are the lists of dynamic values that a request needs.
+func (p *Planner) Sources(request Request) []string {
+	var names []string
+	for _, scheme := range p.SchemesOf(request) {
+		for _, name := range scheme.Sources() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // lay puts the selected assets in order and connects them.

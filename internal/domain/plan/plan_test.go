@@ -39,6 +39,13 @@ func manifest(t require.TestingT, yaml string) *asset.Manifest {
 	return m
 }
 
+func targets(keys ...string) (all []plan.Target) {
+	for _, key := range keys {
+		all = append(all, plan.Target{Asset: key})
+	}
+	return all
+}
+
 func TestPlan(t *testing.T) {
 	t.Parallel()
 
@@ -125,18 +132,18 @@ func TestPlanOfAPart(t *testing.T) {
 	keys := whole.Keys()
 	require.Greater(t, len(keys), 1)
 
-	again, err := plan.New(m, plan.Request{Pipeline: "revenue", Parameters: parameters, Only: keys})
+	again, err := plan.New(m, plan.Request{Pipeline: "revenue", Parameters: parameters, Only: targets(keys...)})
 	require.NoError(t, err)
 	require.Equal(t, whole, again, "all of a pipeline is the pipeline")
 
-	part, err := plan.New(m, plan.Request{Pipeline: "revenue", Parameters: parameters, Only: keys[1:]})
+	part, err := plan.New(m, plan.Request{Pipeline: "revenue", Parameters: parameters, Only: targets(keys[1:]...)})
 	require.NoError(t, err)
 	require.ElementsMatch(t, keys[1:], part.Keys())
 	require.Equal(t, "revenue", part.Pipeline)
 	require.Equal(t, whole.Parameters, part.Parameters)
 	require.NotEqual(t, whole.Fingerprint, part.Fingerprint)
 
-	_, err = plan.New(m, plan.Request{Pipeline: "revenue", Only: keys[1:]})
+	_, err = plan.New(m, plan.Request{Pipeline: "revenue", Only: targets(keys[1:]...)})
 	require.ErrorContains(t, err, "parameters.day: is missing", "the pipeline's parameters are checked for a part too")
 }
 
@@ -150,7 +157,7 @@ func TestPlanRefuses(t *testing.T) {
 		"an unknown pipeline":           {plan.Request{Pipeline: "revenu"}, `pipeline: unknown pipeline "revenu"; did you mean revenue? (name a pipeline of this manifest)`},
 		"a pipeline and a selection":    {plan.Request{Pipeline: "rates", Select: []string{"*"}}, "select: a pipeline has its own selection (set a pipeline or a selection, not both)"},
 		"an unknown asset":              {plan.Request{Select: []string{"gold/revenues"}}, "select[0]: unknown asset gold/revenues; did you mean gold/revenue?"},
-		"an unknown asset to do again":  {plan.Request{Pipeline: "rates", Only: []string{"gold/revenues"}}, `only[0]: unknown asset "gold/revenues"; did you mean gold/revenue?`},
+		"an unknown asset to do again":  {plan.Request{Pipeline: "rates", Only: targets("gold/revenues")}, `only[0]: unknown asset "gold/revenues"; did you mean gold/revenue?`},
 		"no selection":                  {plan.Request{Select: []string{"?"}}, `select[0]: "?" is not a selection`},
 		"a missing parameter":           {plan.Request{Pipeline: "revenue"}, "parameters.day: is missing"},
 		"a parameter without pipeline":  {plan.Request{Parameters: json.RawMessage(`{"day":"1"}`)}, "parameters.day: unknown parameter"},

@@ -35,6 +35,8 @@ type Envelope struct {
 	Entrypoint string `json:"entrypoint"` // the function that produces it; the asset's key if empty
 	Pipeline   string `json:"pipeline"`
 	Partition  string `json:"partition"`
+	// Partitions are the keys of the declared partitions of Partition, in order.
+	Partitions []string `json:"partitions,omitempty"`
 
 	Config        string    `json:"config,omitempty"`        // the name of the run's config
 	TriggerType   string    `json:"trigger_type,omitempty"`  // schedule, event, manual, api or retry

@@ -135,7 +135,12 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 		return nil, err
 	}
 	switch c := cmd.(type) {
-	case DependenciesMet, RetryDue:
+	case DependenciesMet:
+		if t.Needs == NeedsBarrier {
+			return TaskSucceeded{Outcome: Success}, nil
+		}
+		return TaskReadied{}, nil
+	case RetryDue:
 		return TaskReadied{}, nil
 	case Admit:
 		return TaskQueued{}, nil

@@ -39,7 +39,7 @@ type TaskSpec struct {
 	ID        id.Task `json:"id"`
 	Index     int32   `json:"ix"` // its index in the run's plan; fan-outs continue the count
 	Asset     string  `json:"asset"`
-	Partition string  `json:"part,omitempty"`
+	Partition string  `json:"part,omitempty"` // the key of its partition or range; free text of a fan-out
 	Pool      string  `json:"pool"`
 	Needs     string  `json:"needs,omitempty"` // the capability that its worker needs
 	Priority  int16   `json:"prio"`
@@ -49,13 +49,34 @@ type TaskSpec struct {
 	Dependents bool `json:"deps,omitempty"`
 	// Inherited are the upstreams that the run does not execute, with the tasks that did.
 	Inherited []Inherited `json:"in,omitempty"`
+	// Range is Partition in numbers; nil without declared partitions.
+	Range *PartitionRange `json:"range,omitempty"`
 }
+
+// PartitionRange is consecutive partitions of one series of an asset, as package partition numbers
+// them. Both ends are included.
+type PartitionRange struct {
+	Series string `json:"series,omitempty"`
+	First  int64  `json:"first"`
+	Last   int64  `json:"last"`
+}
+
+// Target is the asset and partition of the task.
+func (s TaskSpec) Target() Target { return Target{s.Asset, s.Partition} }
+
+// NeedsBarrier is what a barrier needs instead of a worker's capability. A barrier is a task that
+// executes nothing: it succeeds when its upstreams have.
+const NeedsBarrier = "servo:barrier"
+
+// IsBarrier reports whether the task is a barrier.
+func (s TaskSpec) IsBarrier() bool { return s.Needs == NeedsBarrier }
 
 // Inherited is a succeeded task of an earlier run of the same tenant. A task receives its result as
 // if it had waited for it: a retry that of an earlier run, and a task whose upstream was not selected
 // the latest one of the workspace.
 type Inherited struct {
-	Asset string `json:"asset"`
+	Asset     string `json:"asset"`
+	Partition string `json:"part,omitempty"`
 	// Run and Task are zero if the asset had no result when the run was created.
 	Run  id.Run  `json:"run,omitzero"`
 	Task id.Task `json:"task,omitzero"`

@@ -44,7 +44,7 @@ func states[S ~int16](s ...S) []S { return s }
 // taskTransitions is the complete task machine. Decide, the property tests and the diagram in
 // docs/state-machines.md use it; the queue tables mirror its states.
 var taskTransitions = []transition[TaskState, TaskCommand]{
-	{From: states(Pending), On: OnDependenciesMet, To: states(Ready)},
+	{From: states(Pending), On: OnDependenciesMet, To: states(Ready, Succeeded)}, // Succeeded for a barrier
 	{From: states(Ready), On: OnAdmit, To: states(Queued)},
 	{From: states(Queued), On: OnWithdraw, To: states(Ready)},            // its tenant may no longer use the pool
 	{From: states(Queued), On: OnClaim, To: states(Dispatched, Running)}, // Running when claimed and started in one step

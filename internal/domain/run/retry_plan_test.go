@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,9 +46,9 @@ func TestMade(t *testing.T) {
 	} {
 		undone, err := made(c.unsuccessful...).Undone()
 		require.NoError(t, err, name)
-		require.Equal(t, c.want, undone, name)
+		require.Equal(t, c.want, titles(undone), name)
 	}
-	require.Equal(t, []string{"f/alone", "f/join", "f/scan"}, made("join").Planned())
+	require.Equal(t, []string{"f/alone", "f/join", "f/scan"}, titles(made("join").Planned()))
 
 	m := made()
 	m.Unsuccessful = []id.Task{id.New[id.Task](mint)}
@@ -59,11 +60,59 @@ func TestMade(t *testing.T) {
 	retry := made("join")
 	retry.Additions[0].Tasks = append([]TaskSpec{{ID: id.New[id.Task](mint), Asset: "f/heir", Inherited: []Inherited{earlier}}}, planned...)
 	later := Inherited{Asset: "f/alone", Run: before, Task: tasks["alone"]}
-	done := map[string]Inherited{"f/alone": later}
+	done := map[Target]Inherited{{Asset: "f/alone"}: later}
 	retry.AddDone(this, done)
-	require.Equal(t, Inherited{Asset: "f/scan", Run: this, Task: scan}, done["f/scan"])
-	require.Equal(t, earlier, done["f/older"], "what it inherited goes on to the next")
-	require.Equal(t, later, done["f/alone"], "a later run is not replaced")
-	require.NotContains(t, done, "f/join", "it failed")
-	require.NotContains(t, done, "f/page", "it was fanned out")
+	require.Equal(t, Inherited{Asset: "f/scan", Run: this, Task: scan}, done[Target{Asset: "f/scan"}])
+	require.Equal(t, earlier, done[Target{Asset: "f/older"}], "what it inherited goes on to the next")
+	require.Equal(t, later, done[Target{Asset: "f/alone"}], "a later run is not replaced")
+	require.NotContains(t, done, Target{Asset: "f/join"}, "it failed")
+	require.NotContains(t, done, Target{"f/page", "1"}, "it was fanned out")
+}
+
+// titles are the names of targets.
+func titles(targets []Target) (names []string) {
+	for _, t := range targets {
+		names = append(names, t.String())
+	}
+	return names
+}
+
+// TestMadeOfPartitions retries a run with 100 partitions of which 3 failed: exactly these 3 and what
+// depends on them, with the results of the others.
+func TestMadeOfPartitions(t *testing.T) {
+	t.Parallel()
+	mint := id.NewMinter(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	var m Made
+	var added RunTasksAdded
+	for i := range 100 {
+		raw := TaskSpec{ID: id.New[id.Task](mint), Index: int32(i), Asset: "a/raw", Partition: fmt.Sprintf("p%02d", i)}
+		clean := TaskSpec{ID: id.New[id.Task](mint), Index: int32(100 + i), Asset: "b/clean", Partition: raw.Partition, Upstream: []int32{raw.Index}}
+		if added.Tasks = append(added.Tasks, raw, clean); i%40 == 7 {
+			m.Unsuccessful = append(m.Unsuccessful, raw.ID, clean.ID)
+		}
+	}
+	barrier := TaskSpec{ID: id.New[id.Task](mint), Index: 200, Asset: "b/clean", Partition: "*", Needs: NeedsBarrier}
+	total := TaskSpec{ID: id.New[id.Task](mint), Index: 201, Asset: "c/total", Upstream: []int32{200}}
+	for i := range 100 {
+		barrier.Upstream = append(barrier.Upstream, int32(100+i))
+	}
+	added.Tasks = append(added.Tasks, barrier, total)
+	m.Additions, m.Unsuccessful = []RunTasksAdded{added}, append(m.Unsuccessful, barrier.ID, total.ID)
+
+	want := []string{"a/raw[p07]", "a/raw[p47]", "a/raw[p87]", "b/clean[p07]", "b/clean[p47]", "b/clean[p87]", "c/total"}
+	undone, err := m.Undone()
+	require.NoError(t, err)
+	require.Equal(t, want, titles(undone))
+	require.Len(t, m.Planned(), 201)
+	done := map[Target]Inherited{}
+	m.AddDone(id.New[id.Run](mint), done)
+	require.Len(t, done, 194)
+	require.Equal(t, "p08", done[Target{"b/clean", "p08"}].Partition)
+
+	from, err := m.From(added.Tasks[0].ID.String(), sameCode)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a/raw[p00]", "a/raw[p07]", "a/raw[p47]", "a/raw[p87]", "b/clean[p00]", "b/clean[p07]", "b/clean[p47]", "b/clean[p87]", "c/total"}, titles(from))
+	from, err = m.From("b/clean", func(string) []string { return []string{"c/total"} })
+	require.NoError(t, err)
+	require.Len(t, from, 100+1+3)
 }

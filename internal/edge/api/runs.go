@@ -57,7 +57,7 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 	}
 	triggered, err := s.engine.TriggerRun(ctx, engine.Trigger{
 		Tenant: tenant, Workspace: req.GetWorkspace(), Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters,
-		Priority: int16(req.GetPriority()), TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
+		Partitions: req.GetPartitions(), Priority: int16(req.GetPriority()), TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), Retry: retryOf(req.GetRetry()), //nolint:gosec // 0 to 10
 		IdempotencyKey: key, Meta: intercept.Meta(ctx), WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
 	})
 	if err != nil {
@@ -113,7 +113,15 @@ func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	planned, err := active.planner.Plan(plan.Request{Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters})
+	request := plan.Request{Pipeline: req.GetPipeline(), Select: req.GetSelect(), Parameters: parameters}
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if request.Partitions, err = engine.SelectPartitions(req.GetPartitions(), now); err != nil {
+		return nil, err
+	}
+	planned, err := active.planner.Plan(request)
 	if err != nil {
 		return nil, err
 	}

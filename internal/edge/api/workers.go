@@ -110,7 +110,7 @@ func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lea
 		Tenant: name, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Asset: l.Asset, Partition: l.Partition,
 		Pipeline: l.Pipeline, Parameters: parameters, Upstream: upstream, Cursor: l.Cursor, FanOuts: l.FanOuts,
 		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, FencingToken: l.Token,
-		TriggerType: l.TriggerType,
+		TriggerType: l.TriggerType, Partitions: l.Partitions,
 	}
 	out.TraceParent, out.TraceState = telemetry.Split(l.Trace)
 	if w := l.Window; w != nil {

@@ -98,7 +98,7 @@ func (d *Dispatch) envelope(f *flight, s signer) ([]byte, error) {
 		Parameters: l.Parameters, Cursor: l.Cursor, FanOuts: l.FanOuts, TimeoutSeconds: int64(l.Timeout / time.Second),
 		LeaseSeconds: int64(s.lease / time.Second), Callbacks: callbacks,
 	}
-	e.TriggerType = l.TriggerType
+	e.TriggerType, e.Partitions = l.TriggerType, l.Partitions
 	if w := l.Window; w != nil {
 		e.Config, e.Slot, e.IntervalStart, e.IntervalEnd = w.Config, w.Slot, w.Start, w.End
 	}

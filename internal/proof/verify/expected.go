@@ -104,6 +104,9 @@ func wantTask(t *task) store.TaskRow {
 		Priority: t.spec.Priority, Asset: t.spec.Asset, Partition: t.spec.Partition, Pool: t.spec.Pool, Upstream: t.planned,
 		Inherited: store.InheritedIDs(t.spec.Inherited),
 	}
+	if r := t.spec.Range; r != nil {
+		row.Series, row.FirstOrdinal, row.LastOrdinal = r.Series, &r.First, &r.Last
+	}
 	if !t.State.Terminal() {
 		return row
 	}

@@ -188,7 +188,7 @@ func (h *history) applyTask(t *task, e event.Event) {
 		h.giveUp(t)
 		return
 	}
-	if !taskMay(t.State, e.Body) {
+	if !taskMay(t.Task, e.Body) {
 		h.diverges(History, "type", e.Subject, "an event of a task that is "+t.State.String(), string(e.Body.EventType()))
 	}
 	if want, got, wrong := miscounted(t, e.Body, h.limits); wrong {

@@ -12,8 +12,16 @@ import (
 // the state machines, stated here a second time from the side of the events, and against the
 // conditions for a run as a whole.
 
-// taskMay reports whether an event may happen to a task in a state.
-func taskMay(from run.TaskState, body event.Body) bool {
+// taskMay reports whether an event may happen to a task in its state. A barrier only ends.
+func taskMay(t run.Task, body event.Body) bool {
+	from := t.State
+	if t.Needs == run.NeedsBarrier {
+		switch body.(type) {
+		case run.TaskSucceeded, run.TaskSkipped, run.TaskCancelled:
+			return from == run.Pending
+		}
+		return false
+	}
 	switch b := body.(type) {
 	case run.TaskReadied:
 		return from == run.Pending || from == run.RetryWait

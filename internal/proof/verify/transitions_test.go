@@ -78,9 +78,21 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 			run.TaskCancelRequested{},
 			run.TaskCancelled{},
 		} {
-			require.Equal(t, happens[fmt.Sprint(state, " ", body.EventType())], verify.TaskMay(state, body), "%s in %s", body.EventType(), state)
+			require.Equal(t, happens[fmt.Sprint(state, " ", body.EventType())], verify.TaskMay(run.Task{State: state}, body), "%s in %s", body.EventType(), state)
 		}
 	}
+}
+
+func TestABarrierOnlyEnds(t *testing.T) {
+	t.Parallel()
+	waits := run.Task{State: run.Pending, Needs: run.NeedsBarrier}
+	body, err := waits.Decide(run.DependenciesMet{}, run.Facts{})
+	require.NoError(t, err)
+	require.Equal(t, run.TaskSucceeded{Outcome: run.Success}, body)
+	require.True(t, verify.TaskMay(waits, body))
+	require.True(t, verify.TaskMay(waits, run.TaskSkipped{}))
+	require.False(t, verify.TaskMay(waits, run.TaskReadied{}))
+	require.False(t, verify.TaskMay(run.Task{State: run.Pending}, body))
 }
 
 func TestRunEventsAreJudgedAsTheMachineDecides(t *testing.T) {

@@ -14,10 +14,12 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids:
 
 -- name: InsertTasks :exec
 -- upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
-INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited)
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited,
+                         series, first_ordinal, last_ordinal)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@ids::uuid[]), @now::timestamptz, unnest(@ixs::int[]),
        unnest(@timeouts::int[]), unnest(@priorities::smallint[]), unnest(@assets::text[]), unnest(@partitions::text[]), unnest(@pools::text[]),
-       nullif(unnest(@upstreams::text[]), '')::uuid[], nullif(unnest(@inheritances::text[]), '')::uuid[];
+       nullif(unnest(@upstreams::text[]), '')::uuid[], nullif(unnest(@inheritances::text[]), '')::uuid[],
+       unnest(@series::text[]), nullif(unnest(@first_ordinals::bigint[]), @no_ordinal::bigint), nullif(unnest(@last_ordinals::bigint[]), @no_ordinal::bigint);
 
 -- name: InsertEdges :exec
 INSERT INTO servo.edges (tenant_id, run_id, upstream_id, task_id)

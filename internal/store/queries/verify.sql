@@ -193,12 +193,14 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Wrong rows were deleted before.
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
-        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited)
+        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited,
+        series, first_ordinal, last_ordinal)
 SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
        n.ix, n.timeout_s, CASE WHEN n.state > 0 THEN n.version END, CASE WHEN n.state > 0 THEN n.attempt END,
        CASE WHEN n.state > 0 THEN n.failures END, CASE WHEN n.state > 0 THEN n.fan_outs END, nullif(n.state, 0), n.priority,
        n.late_result, n.asset, n.partition, n.pool, nullif(n.outcome, ''), nullif(n.cursor, ''), nullif(n.result, '')::jsonb,
-       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[], nullif(n.inherited, '')::uuid[]
+       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[], nullif(n.inherited, '')::uuid[],
+       n.series, nullif(n.first_ordinal, @no_ordinal::bigint), nullif(n.last_ordinal, @no_ordinal::bigint)
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@ids::uuid[]) AS id,
                unnest(@created_ats::timestamptz[]) AS created_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
                unnest(@tokens::bigint[]) AS token, unnest(@ixs::int[]) AS ix, unnest(@timeouts::int[]) AS timeout_s,
@@ -207,7 +209,8 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
                unnest(@late_results::bool[]) AS late_result, unnest(@assets::text[]) AS asset, unnest(@partitions::text[]) AS partition,
                unnest(@pools::text[]) AS pool, unnest(@outcomes::text[]) AS outcome, unnest(@cursors::text[]) AS cursor,
                unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure, unnest(@upstreams::text[]) AS upstream,
-               unnest(@inheritances::text[]) AS inherited) AS n;
+               unnest(@inheritances::text[]) AS inherited, unnest(@series::text[]) AS series,
+               unnest(@first_ordinals::bigint[]) AS first_ordinal, unnest(@last_ordinals::bigint[]) AS last_ordinal) AS n;
 
 -- name: DropRuns :exec
 DELETE FROM servo.runs r USING unnest(@tenant_ids::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = @run_id::uuid;

@@ -243,7 +243,7 @@ func deliveryOf(e push.Envelope) (*delivery, error) {
 		omitted: map[string]bool{}, repeats: e.Auth.ExpiresAt, decided: make(chan struct{}), callbacks: e.Callbacks,
 		lease: &servov1.Lease{
 			Lease: e.IdempotencyKey, Tenant: e.Tenant, Run: e.Run.String(), Task: e.Task.String(), Attempt: e.Attempt, Asset: e.Asset,
-			Partition: e.Partition, Pipeline: e.Pipeline, Parameters: parameters, Cursor: e.Cursor, FanOuts: e.FanOuts,
+			Partition: e.Partition, Partitions: e.Partitions, Pipeline: e.Pipeline, Parameters: parameters, Cursor: e.Cursor, FanOuts: e.FanOuts,
 			FencingToken: e.Token, TraceParent: e.Trace.Parent, TraceState: e.Trace.State, Config: e.Config, TriggerType: e.TriggerType,
 			Slot: instant(e.Slot), IntervalStart: instant(e.IntervalStart), IntervalEnd: instant(e.IntervalEnd),
 			Code: &servov1.Code{Kind: &servov1.Code_Go{Go: &servov1.GoCode{Handler: e.Entrypoint}}},

@@ -669,30 +669,33 @@ type ServoSwitch struct {
 }
 
 type ServoTask struct {
-	TenantID   uuid.UUID       `db:"tenant_id"`
-	RunID      uuid.UUID       `db:"run_id"`
-	ID         uuid.UUID       `db:"id"`
-	CreatedAt  time.Time       `db:"created_at"`
-	FinishedAt *time.Time      `db:"finished_at"`
-	Token      *int64          `db:"token"`
-	Ix         int32           `db:"ix"`
-	TimeoutS   int32           `db:"timeout_s"`
-	Version    *int32          `db:"version"`
-	Attempt    *int32          `db:"attempt"`
-	Failures   *int32          `db:"failures"`
-	FanOuts    *int32          `db:"fan_outs"`
-	State      *int16          `db:"state"`
-	Priority   int16           `db:"priority"`
-	LateResult bool            `db:"late_result"`
-	Asset      string          `db:"asset"`
-	Partition  string          `db:"partition"`
-	Pool       string          `db:"pool"`
-	Outcome    *string         `db:"outcome"`
-	Cursor     *string         `db:"cursor"`
-	Result     json.RawMessage `db:"result"`
-	Failure    json.RawMessage `db:"failure"`
-	Upstream   []uuid.UUID     `db:"upstream"`
-	Inherited  []uuid.UUID     `db:"inherited"`
+	TenantID     uuid.UUID       `db:"tenant_id"`
+	RunID        uuid.UUID       `db:"run_id"`
+	ID           uuid.UUID       `db:"id"`
+	CreatedAt    time.Time       `db:"created_at"`
+	FinishedAt   *time.Time      `db:"finished_at"`
+	Token        *int64          `db:"token"`
+	Ix           int32           `db:"ix"`
+	TimeoutS     int32           `db:"timeout_s"`
+	Version      *int32          `db:"version"`
+	Attempt      *int32          `db:"attempt"`
+	Failures     *int32          `db:"failures"`
+	FanOuts      *int32          `db:"fan_outs"`
+	State        *int16          `db:"state"`
+	Priority     int16           `db:"priority"`
+	LateResult   bool            `db:"late_result"`
+	Asset        string          `db:"asset"`
+	Partition    string          `db:"partition"`
+	Pool         string          `db:"pool"`
+	Outcome      *string         `db:"outcome"`
+	Cursor       *string         `db:"cursor"`
+	Result       json.RawMessage `db:"result"`
+	Failure      json.RawMessage `db:"failure"`
+	Upstream     []uuid.UUID     `db:"upstream"`
+	Inherited    []uuid.UUID     `db:"inherited"`
+	Series       string          `db:"series"`
+	FirstOrdinal *int64          `db:"first_ordinal"`
+	LastOrdinal  *int64          `db:"last_ordinal"`
 }
 
 type ServoTaskLog struct {

@@ -16,7 +16,7 @@ const UpstreamOf = `-- name: UpstreamOf :one
 
 SELECT u.id, u.ix, u.asset, u.partition, coalesce(u.state, 0)::smallint AS state, u.outcome, u.result
 FROM   servo.tasks t
-JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.created_at, x.finished_at, x.token, x.ix, x.timeout_s, x.version, x.attempt, x.failures, x.fan_outs, x.state, x.priority, x.late_result, x.asset, x.partition, x.pool, x.outcome, x.cursor, x.result, x.failure, x.upstream, x.inherited FROM servo.tasks x
+JOIN   LATERAL (SELECT x.tenant_id, x.run_id, x.id, x.created_at, x.finished_at, x.token, x.ix, x.timeout_s, x.version, x.attempt, x.failures, x.fan_outs, x.state, x.priority, x.late_result, x.asset, x.partition, x.pool, x.outcome, x.cursor, x.result, x.failure, x.upstream, x.inherited, x.series, x.first_ordinal, x.last_ordinal FROM servo.tasks x
                 WHERE x.tenant_id = t.tenant_id AND x.run_id = $1::uuid AND x.id = $2::uuid OFFSET 0) AS u
        ON u.id = ANY(t.upstream) OR u.id = ANY(t.inherited)
 WHERE  t.tenant_id = $3::uuid AND t.run_id = $4::uuid AND t.id = $5::uuid

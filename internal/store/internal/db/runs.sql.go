@@ -337,25 +337,31 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 }
 
 const InsertTasks = `-- name: InsertTasks :exec
-INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited)
+INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, ix, timeout_s, priority, asset, partition, pool, upstream, inherited,
+                         series, first_ordinal, last_ordinal)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), $4::timestamptz, unnest($5::int[]),
        unnest($6::int[]), unnest($7::smallint[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-       nullif(unnest($11::text[]), '')::uuid[], nullif(unnest($12::text[]), '')::uuid[]
+       nullif(unnest($11::text[]), '')::uuid[], nullif(unnest($12::text[]), '')::uuid[],
+       unnest($13::text[]), nullif(unnest($14::bigint[]), $15::bigint), nullif(unnest($16::bigint[]), $15::bigint)
 `
 
 type InsertTasksParams struct {
-	TenantIds    []uuid.UUID `db:"tenant_ids"`
-	RunIds       []uuid.UUID `db:"run_ids"`
-	Ids          []uuid.UUID `db:"ids"`
-	Now          time.Time   `db:"now"`
-	Ixs          []int32     `db:"ixs"`
-	Timeouts     []int32     `db:"timeouts"`
-	Priorities   []int16     `db:"priorities"`
-	Assets       []string    `db:"assets"`
-	Partitions   []string    `db:"partitions"`
-	Pools        []string    `db:"pools"`
-	Upstreams    []string    `db:"upstreams"`
-	Inheritances []string    `db:"inheritances"`
+	TenantIds     []uuid.UUID `db:"tenant_ids"`
+	RunIds        []uuid.UUID `db:"run_ids"`
+	Ids           []uuid.UUID `db:"ids"`
+	Now           time.Time   `db:"now"`
+	Ixs           []int32     `db:"ixs"`
+	Timeouts      []int32     `db:"timeouts"`
+	Priorities    []int16     `db:"priorities"`
+	Assets        []string    `db:"assets"`
+	Partitions    []string    `db:"partitions"`
+	Pools         []string    `db:"pools"`
+	Upstreams     []string    `db:"upstreams"`
+	Inheritances  []string    `db:"inheritances"`
+	Series        []string    `db:"series"`
+	FirstOrdinals []int64     `db:"first_ordinals"`
+	NoOrdinal     int64       `db:"no_ordinal"`
+	LastOrdinals  []int64     `db:"last_ordinals"`
 }
 
 // upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles
@@ -373,6 +379,10 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 		arg.Pools,
 		arg.Upstreams,
 		arg.Inheritances,
+		arg.Series,
+		arg.FirstOrdinals,
+		arg.NoOrdinal,
+		arg.LastOrdinals,
 	)
 	return err
 }

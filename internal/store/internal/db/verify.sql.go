@@ -321,24 +321,28 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 
 const RepairTasks = `-- name: RepairTasks :exec
 INSERT INTO servo.tasks (tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state,
-        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited)
+        priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited,
+        series, first_ordinal, last_ordinal)
 SELECT n.tenant_id, n.run_id, n.id, n.created_at, CASE WHEN n.state > 0 THEN n.finished_at END, CASE WHEN n.state > 0 THEN n.token END,
        n.ix, n.timeout_s, CASE WHEN n.state > 0 THEN n.version END, CASE WHEN n.state > 0 THEN n.attempt END,
        CASE WHEN n.state > 0 THEN n.failures END, CASE WHEN n.state > 0 THEN n.fan_outs END, nullif(n.state, 0), n.priority,
        n.late_result, n.asset, n.partition, n.pool, nullif(n.outcome, ''), nullif(n.cursor, ''), nullif(n.result, '')::jsonb,
-       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[], nullif(n.inherited, '')::uuid[]
-FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS id,
-               unnest($4::timestamptz[]) AS created_at, unnest($5::timestamptz[]) AS finished_at,
-               unnest($6::bigint[]) AS token, unnest($7::int[]) AS ix, unnest($8::int[]) AS timeout_s,
-               unnest($9::int[]) AS version, unnest($10::int[]) AS attempt, unnest($11::int[]) AS failures,
-               unnest($12::int[]) AS fan_outs, unnest($13::smallint[]) AS state, unnest($14::smallint[]) AS priority,
-               unnest($15::bool[]) AS late_result, unnest($16::text[]) AS asset, unnest($17::text[]) AS partition,
-               unnest($18::text[]) AS pool, unnest($19::text[]) AS outcome, unnest($20::text[]) AS cursor,
-               unnest($21::text[]) AS result, unnest($22::text[]) AS failure, unnest($23::text[]) AS upstream,
-               unnest($24::text[]) AS inherited) AS n
+       nullif(n.failure, '')::jsonb, nullif(n.upstream, '')::uuid[], nullif(n.inherited, '')::uuid[],
+       n.series, nullif(n.first_ordinal, $1::bigint), nullif(n.last_ordinal, $1::bigint)
+FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS id,
+               unnest($5::timestamptz[]) AS created_at, unnest($6::timestamptz[]) AS finished_at,
+               unnest($7::bigint[]) AS token, unnest($8::int[]) AS ix, unnest($9::int[]) AS timeout_s,
+               unnest($10::int[]) AS version, unnest($11::int[]) AS attempt, unnest($12::int[]) AS failures,
+               unnest($13::int[]) AS fan_outs, unnest($14::smallint[]) AS state, unnest($15::smallint[]) AS priority,
+               unnest($16::bool[]) AS late_result, unnest($17::text[]) AS asset, unnest($18::text[]) AS partition,
+               unnest($19::text[]) AS pool, unnest($20::text[]) AS outcome, unnest($21::text[]) AS cursor,
+               unnest($22::text[]) AS result, unnest($23::text[]) AS failure, unnest($24::text[]) AS upstream,
+               unnest($25::text[]) AS inherited, unnest($26::text[]) AS series,
+               unnest($27::bigint[]) AS first_ordinal, unnest($28::bigint[]) AS last_ordinal) AS n
 `
 
 type RepairTasksParams struct {
+	NoOrdinal     int64       `db:"no_ordinal"`
 	TenantIds     []uuid.UUID `db:"tenant_ids"`
 	RunIds        []uuid.UUID `db:"run_ids"`
 	Ids           []uuid.UUID `db:"ids"`
@@ -363,11 +367,15 @@ type RepairTasksParams struct {
 	Failures      []string    `db:"failures"`
 	Upstreams     []string    `db:"upstreams"`
 	Inheritances  []string    `db:"inheritances"`
+	Series        []string    `db:"series"`
+	FirstOrdinals []int64     `db:"first_ordinals"`
+	LastOrdinals  []int64     `db:"last_ordinals"`
 }
 
 // Whole rows, live (state 0) or ended. Wrong rows were deleted before.
 func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error {
 	_, err := q.db.Exec(ctx, RepairTasks,
+		arg.NoOrdinal,
 		arg.TenantIds,
 		arg.RunIds,
 		arg.Ids,
@@ -392,6 +400,9 @@ func (q *Queries) RepairTasks(ctx context.Context, arg RepairTasksParams) error 
 		arg.Failures,
 		arg.Upstreams,
 		arg.Inheritances,
+		arg.Series,
+		arg.FirstOrdinals,
+		arg.LastOrdinals,
 	)
 	return err
 }

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/partition"
+	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/domain/run"
+	"go.arco.dev/servo/internal/store"
+)
+
+// MaxPartitionTexts is how many selections one trigger may name.
+const MaxPartitionTexts = 100
+
+// partitionFacts are what the partitions of a batch of triggers are resolved with. A batch without
+// partitioned assets has none, and costs no statement.
+type partitionFacts struct {
+	now time.Time
+}
+
+// partitionFacts reads the facts if a trigger of the batch may need them.
+func (e *Engine) partitionFacts(ctx context.Context, tx *store.Tx, cmds []*triggerCommand, workspaces map[store.WorkspaceName]store.Workspace, codes map[id.Deployment]*deployment) (*partitionFacts, error) {
+	for _, t := range cmds {
+		w, found := workspaces[t.workspaceName()]
+		if !found || w.Active == nil {
+			continue
+		}
+		if code := codes[*w.Active]; code != nil && code.planner.Divided() {
+			now, err := tx.Clock(ctx)
+			return &partitionFacts{now: now}, err
+		}
+	}
+	return nil, nil
+}
+
+// planRequest is the trigger as a request to the planner.
+func (t *triggerCommand) planRequest(facts *partitionFacts, only []run.Target, limit int) (plan.Request, error) {
+	request := plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters, Limit: limit}
+	for _, target := range only {
+		request.Only = append(request.Only, plan.Target(target))
+	}
+	if len(t.Partitions) == 0 {
+		return request, nil
+	}
+	now := time.Time{}
+	if facts != nil {
+		now = facts.now
+	}
+	var err error
+	request.Partitions, err = SelectPartitions(t.Partitions, now)
+	return request, err
+}
+
+// SelectPartitions reads the partitions that a request names, for the planner.
+func SelectPartitions(texts []string, now time.Time) (func(*partition.Scheme) (partition.Set, error), error) {
+	if len(texts) > MaxPartitionTexts {
+		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d entries, the limit is %d", len(texts), MaxPartitionTexts),
+			fault.Field("partitions"), fault.Remedy("use ranges, such as date=2026-01-01..2026-03-31"), fault.Value("limit", MaxPartitionTexts))
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	selection, err := partition.ParseSelection(texts...)
+	if err != nil {
+		return nil, err
+	}
+	return func(s *partition.Scheme) (partition.Set, error) { return selection.For(s, now) }, nil
+}
+
+// specRange is the partitions of a planned task.
+func specRange(t plan.Task) *run.PartitionRange {
+	if t.Range == nil {
+		return nil
+	}
+	return &run.PartitionRange{Series: t.Range.Series, First: t.Range.First, Last: t.Range.Last}
+}
+
+// maxInheritedPartitions bounds the results of other partitions that one task of a retry inherits.
+const maxInheritedPartitions = 1_000
+
+// givePartitions adds to the tasks of a retry the partitions of their upstreams that succeeded before
+// and are not executed again.
+func (t *plannedTrigger) givePartitions(specs []run.TaskSpec) error {
+	if t.retry == nil || !t.code.planner.Divided() {
+		return nil
+	}
+	type before struct {
+		from   run.Inherited
+		series string
+		r      partition.Range
+	}
+	again := make(map[run.Target]bool, len(specs))
+	for _, s := range specs {
+		again[s.Target()] = true
+	}
+	done := map[string][]before{}
+	for target, from := range t.retry.done {
+		scheme := t.code.planner.Scheme(target.Asset)
+		if scheme == nil || target.Partition == "" || again[target] {
+			continue
+		}
+		series, r, err := scheme.Bind(t.values).ParseRange(target.Partition)
+		if err != nil {
+			continue // the scheme has changed: it is no partition any more
+		}
+		done[target.Asset] = append(done[target.Asset], before{from, series, r})
+	}
+	for i := range specs {
+		code, _ := t.code.Asset(specs[i].Asset)
+		for _, key := range code.Upstream {
+			if len(done[key]) == 0 || len(done[key]) > maxInheritedPartitions {
+				continue
+			}
+			mapping, err := t.code.planner.Mapping(specs[i].Asset, key)
+			if err != nil {
+				return err
+			}
+			own := specs[i].Range
+			for _, b := range done[key] {
+				if own == nil || mapping.Matches(own.Series, partition.Range{First: own.First, Last: own.Last}, b.series, b.r) {
+					specs[i].Inherited = append(specs[i].Inherited, b.from)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// partitionsOf returns the keys of the declared partitions of a task, in order.
+func (d *deployment) partitionsOf(asset, key string) []string {
+	if key == "" || !d.planner.Divided() {
+		return nil
+	}
+	scheme := d.planner.Scheme(asset)
+	if scheme == nil {
+		return nil
+	}
+	if !scheme.Timed() {
+		return []string{key} // only time has ranges
+	}
+	series, r, err := scheme.ParseRange(key)
+	if err != nil {
+		return []string{key}
+	}
+	return scheme.Keys(series, r)
+}
