@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,10 +78,20 @@ func newConfigsPreview() *cobra.Command {
 		if templated {
 			heads = append(heads, "INTERVAL START", "PARAMETERS")
 		}
+		divided := slices.ContainsFunc(answer.GetSlots(), func(s *servov1.PreviewedSlot) bool { return len(s.GetPartitions()) > 0 || s.GetNoPartition() })
+		if divided {
+			heads = append(heads, "PARTITIONS")
+		}
 		columns(heads, func(_ view, slot *servov1.PreviewedSlot) []string {
 			row := []string{instant(slot.GetSlot()), slot.GetLocal(), instant(slot.GetDueAt()), orDash(slot.GetNote())}
 			if templated {
 				row = append(row, instant(slot.GetIntervalStart()), compact(slot.GetParameters()))
+			}
+			switch {
+			case slot.GetNoPartition():
+				row = append(row, "none: skipped")
+			case divided:
+				row = append(row, orDash(strings.Join(slot.GetPartitions(), ", ")))
 			}
 			return row
 		})(w, s.view(), answer.GetSlots())

@@ -44,12 +44,12 @@ slots that did not fire for the same reason share one line.`,
 	}), "no slots yet", func(ctx context.Context, s *session) ([]*servov1.Slots, error) {
 		req.Tenant, req.Workspace, req.Config, req.PageSize = s.Tenant, s.Workspace, s.args[0], pageSize(s.limit)
 		return listed(s, client.AllSlots(ctx, s.client, &req))
-	}, columns([]string{"SLOT", "UNTIL", "SLOTS", "OUTCOME", "RUN", "REASON"}, func(v view, s *servov1.Slots) []string {
+	}, columns([]string{"SLOT", "UNTIL", "SLOTS", "OUTCOME", "RUN", "PARTITIONS", "REASON"}, func(v view, s *servov1.Slots) []string {
 		until := "-"
 		if s.GetCount() > 1 {
 			until = instant(s.GetTo())
 		}
-		return []string{instant(s.GetFrom()), until, fmt.Sprint(s.GetCount()), v.paint.state(s.GetOutcome().String()), orDash(s.GetRun()), orDash(clip(s.GetReason(), 100))}
+		return []string{instant(s.GetFrom()), until, fmt.Sprint(s.GetCount()), v.paint.state(s.GetOutcome().String()), orDash(s.GetRun()), orDash(clip(strings.Join(s.GetPartitions(), ", "), 60)), orDash(clip(s.GetReason(), 100))}
 	}))
 }
 

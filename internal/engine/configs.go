@@ -329,8 +329,11 @@ func runnable(code *deployment, spec config.Spec, workspace string) error {
 	if err != nil {
 		return err
 	}
-	_, err = code.planner.Plan(plan.Request{Pipeline: spec.Pipeline, Parameters: parameters, Undivided: true})
-	return err
+	request := plan.Request{Pipeline: spec.Pipeline, Parameters: parameters, Undivided: true}
+	if _, err = code.planner.Plan(request); err != nil {
+		return err
+	}
+	return spec.CheckPartitions(code.planner.SchemesOf(request))
 }
 
 // ChangeConfig requests a change of one config.

@@ -222,6 +222,7 @@ func configTrigger(c *store.ConfigState, s *schedule.Schedule, slot, now time.Ti
 		},
 	})
 	t.fired, t.broken = true, err
+	t.cover = coverOf(c, slot, now)
 	if c.Spec.Retry != nil {
 		policy := policyOf(*c.Spec.Retry)
 		t.Retry = &policy
@@ -319,10 +320,15 @@ func (f *firing) settle(c *firingConfig) error {
 		r, postponed := slot.outcome()
 		if postponed {
 			f.stopAt(c, i)
+			f.more = true
 			break
 		}
 		if r == nil {
-			f.ledger.fire(c.ConfigState, slot.at, slot.trigger.result.Run)
+			covered := slot.trigger.covered
+			f.ledger.fire(c.ConfigState, slot.at, slot.trigger.result.Run, covered.names)
+			if !covered.until.IsZero() {
+				c.CoveredUntil = covered.until
+			}
 			continue
 		}
 		r.From, r.To, r.Slots, r.Version = slot.at, slot.at, 1, c.Version
@@ -358,6 +364,8 @@ func (s firingSlot) outcome() (r *config.Range, postponed bool) {
 		return nil, false
 	case fault.Is(result.err, fault.Unavailable):
 		return nil, true
+	case errors.Is(result.err, errNoPartition):
+		return &config.Range{Outcome: config.SkippedNoPartition, Reason: errNoPartition.Message}, false
 	case errors.As(result.err, &cause) && cause.Values["quota"] == quotaDaily: // its own, or of the trigger before it
 		return &config.Range{Outcome: config.SkippedQuota, Reason: cause.Message}, false
 	}

@@ -39,8 +39,8 @@ func (l *ledger) skip(c *store.ConfigState, r config.Range) {
 }
 
 // fire records a slot that created a run.
-func (l *ledger) fire(c *store.ConfigState, slot time.Time, made id.Run) {
-	l.fired = append(l.fired, store.FiredSlot{ConfigKey: c.Key(), At: slot, Run: made})
+func (l *ledger) fire(c *store.ConfigState, slot time.Time, made id.Run, partitions []string) {
+	l.fired = append(l.fired, store.FiredSlot{ConfigKey: c.Key(), At: slot, Run: made, Partitions: partitions})
 	delete(l.open, c.ID)
 	c.RangeFrom, c.LastSlot, c.LastRun, c.LastState, c.LastRunAt = time.Time{}, slot, &made, 0, time.Time{}
 }

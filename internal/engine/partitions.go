@@ -7,6 +7,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/partition"
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
@@ -38,13 +39,13 @@ func (e *Engine) partitionFacts(ctx context.Context, tx *store.Tx, cmds []*trigg
 }
 
 // planRequest is the trigger as a request to the planner.
-func (t *triggerCommand) planRequest(facts *partitionFacts, only []run.Target, limit int) (plan.Request, error) {
+func (t *triggerCommand) planRequest(code *deployment, facts *partitionFacts, only []run.Target, limit int) (plan.Request, error) {
 	request := plan.Request{Pipeline: t.Pipeline, Select: t.Select, Parameters: t.Parameters, Limit: limit}
 	for _, target := range only {
 		request.Only = append(request.Only, plan.Target(target))
 	}
 	if len(t.Partitions) == 0 {
-		return request, nil
+		return request, t.coverPartitions(code, &request)
 	}
 	now := time.Time{}
 	if facts != nil {
@@ -53,6 +54,55 @@ func (t *triggerCommand) planRequest(facts *partitionFacts, only []run.Target, l
 	var err error
 	request.Partitions, err = SelectPartitions(t.Partitions, now)
 	return request, err
+}
+
+// slotCover is the config and the slot of a trigger that names no partitions.
+type slotCover struct {
+	config  config.Config
+	covered time.Time // the end of the coverage of earlier slots
+	at      time.Time
+	slot    bool // a slot; otherwise a call or an event, which covers the last completed partition
+}
+
+// slotCovered is what a slot covers: the end of the coverage, and the names of the partitions.
+type slotCovered struct {
+	until time.Time
+	names []string
+}
+
+func coverOf(c *store.ConfigState, slot, now time.Time) *slotCover {
+	if slot.IsZero() {
+		return &slotCover{config: config.Config{Spec: c.Spec, CreatedAt: now}, at: now}
+	}
+	of := c.Config
+	if c.LastSlot.After(of.CreatedAt) { // slots fired before the pipeline had partitions
+		of.CreatedAt = c.LastSlot
+	}
+	return &slotCover{config: of, covered: c.CoveredUntil, at: slot, slot: true}
+}
+
+// errNoPartition refuses the run of a slot without a newly completed partition.
+var errNoPartition = fault.New(fault.Conflict, "no partition was completed since the last slot that fired", fault.Field("partitions"),
+	fault.Remedy("wait for the next slot, or name partitions"))
+
+// coverPartitions requests the partitions that the trigger of a config covers.
+func (t *triggerCommand) coverPartitions(code *deployment, request *plan.Request) error {
+	if t.cover == nil || t.retry != nil || !code.planner.Divided() {
+		return nil
+	}
+	schemes := code.planner.SchemesOf(*request)
+	if len(schemes) == 0 {
+		return nil
+	}
+	coverage := t.cover.config.Cover(schemes, t.cover.covered, t.cover.at)
+	if coverage.None {
+		return errNoPartition
+	}
+	request.Partitions = coverage.Select
+	if t.cover.slot {
+		t.covered = slotCovered{until: coverage.Until, names: coverage.Names(schemes)}
+	}
+	return nil
 }
 
 // SelectPartitions reads the partitions that a request names, for the planner.

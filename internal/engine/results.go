@@ -342,7 +342,7 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	}
 	cmd := configTrigger(&c.ConfigState, scheduleOf(&c.ConfigState), time.Time{}, now, "manual")
 	cmd.IdempotencyKey, cmd.WaitForQuota, cmd.WaitForLock, cmd.Queue, cmd.Meta = t.IdempotencyKey, t.WaitForQuota, t.WaitForLock, t.Queue, t.Meta
-	cmd.TriggeredBy, cmd.Note = t.TriggeredBy, t.Note
+	cmd.TriggeredBy, cmd.Note, cmd.Partitions = t.TriggeredBy, t.Note, t.Partitions
 	if len(t.Parameters) > 0 {
 		if cmd.Parameters, err = config.With(cmd.Parameters, t.Parameters); err != nil {
 			return Triggered{}, err
@@ -351,5 +351,9 @@ func (e *Engine) TriggerConfig(ctx context.Context, owner id.Tenant, of id.Confi
 	if cmd.broken != nil {
 		return Triggered{}, cmd.broken
 	}
-	return e.TriggerRun(ctx, cmd.Trigger)
+	return e.withLock(ctx, cmd.WaitForLock, func() (Triggered, error) {
+		again := newTrigger(cmd.Trigger)
+		again.cover = cmd.cover
+		return e.trigger(ctx, again)
+	})
 }

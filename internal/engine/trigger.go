@@ -150,7 +150,10 @@ type triggerCommand struct {
 	retry  *retryScope // nil unless it retries a run
 	fired  bool        // by a slot or an event, not by a call
 	broken error       // why its parameters could not be rendered
-	run    id.Run      // minted in the first transaction and kept, so that a repeat finds its own run
+	cover  *slotCover  // of a config's trigger: what it covers if it names no partitions
+	// covered is what the run of a slot covers, once it is planned.
+	covered slotCovered
+	run     id.Run // minted in the first transaction and kept, so that a repeat finds its own run
 }
 
 func newTrigger(t Trigger) *triggerCommand {

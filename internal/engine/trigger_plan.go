@@ -59,11 +59,20 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, cmds []*trigger
 	results = make([]triggerResult, len(cmds))
 	var drafts []triggerDraft
 	n, tasks := 0, 0
+	covering := map[id.Config]bool{}
 	for ; n < len(cmds) && tasks <= limit; n++ {
 		draft, err := cmds[n].draft(workspaces, codes, facts)
 		if err != nil {
 			results[n].err = err
 			continue
+		}
+		if !cmds[n].covered.until.IsZero() {
+			// What a slot covers depends on whether the slot before it fires: one in each transaction.
+			if covering[cmds[n].For.Config] {
+				results[n].err = fault.New(fault.Unavailable, "the slot before it is decided first")
+				continue
+			}
+			covering[cmds[n].For.Config] = true
 		}
 		draft.result = &results[n]
 		drafts = append(drafts, draft)
@@ -135,7 +144,7 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 		return d, err
 	}
 	most := min(MaxTasksPerRun, int(w.Quotas.MaxTasksPerRun))
-	request, err := t.planRequest(facts, only, most)
+	request, err := t.planRequest(d.code, facts, only, most)
 	if err != nil {
 		return d, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,6 +74,7 @@ func configFromRow(r db.LockDueConfigsRow) (ConfigState, error) {
 		Times: config.Times{
 			DecidedUntil: r.DecidedUntil, NextSlot: timeOf(r.NextSlot), DueAt: timeOf(r.DueAt), ZoneData: r.ZoneData, RangeFrom: timeOf(r.RangeFrom),
 			LastSlot: timeOf(r.LastSlot), LastRunAt: timeOf(r.LastRunAt), LastSuccessAt: timeOf(r.LastSuccessAt), Failures: r.Failures,
+			CoveredUntil: timeOf(r.CoveredUntil),
 		},
 		WorkspaceName: r.Workspace,
 		Range:         config.Range{Outcome: config.Outcome(r.RangeOutcome), Reason: r.RangeReason, Version: r.RangeVersion, Run: runOf(r.RangeRunID)},
@@ -165,6 +167,7 @@ func (tx *Tx) MoveConfigs(ctx context.Context, rows []ConfigState) error {
 			LastRunStates:  column(rows, func(c ConfigState) int16 { return c.LastState }),
 			LastRunAts:     column(rows, func(c ConfigState) time.Time { return c.LastRunAt }),
 			LastSuccessAts: column(rows, func(c ConfigState) time.Time { return c.LastSuccessAt }),
+			CoveredUntils:  column(rows, func(c ConfigState) time.Time { return c.CoveredUntil }),
 		})
 	})
 }
@@ -173,8 +176,9 @@ func (tx *Tx) MoveConfigs(ctx context.Context, rows []ConfigState) error {
 type FiredSlot struct {
 	ConfigKey
 
-	At  time.Time
-	Run id.Run
+	At         time.Time
+	Run        id.Run
+	Partitions []string // of time that it covers
 }
 
 // SkippedSlots are slots of a config that created no run.
@@ -188,11 +192,12 @@ type SkippedSlots struct {
 func (tx *Tx) WriteLedger(ctx context.Context, fired []FiredSlot, skipped []SkippedSlots, now time.Time, by string) error {
 	err := tx.writes.write("insert slots", len(fired), func(q *db.Queries) error {
 		return q.InsertSlots(ctx, db.InsertSlotsParams{
-			TenantIds: column(fired, func(s FiredSlot) uuid.UUID { return s.Tenant.UUID }),
-			ConfigIds: column(fired, func(s FiredSlot) uuid.UUID { return s.Config.UUID }),
-			SlotAts:   column(fired, func(s FiredSlot) time.Time { return s.At }),
-			RunIds:    column(fired, func(s FiredSlot) uuid.UUID { return s.Run.UUID }),
-			Now:       now, DecidedBy: by,
+			TenantIds:  column(fired, func(s FiredSlot) uuid.UUID { return s.Tenant.UUID }),
+			ConfigIds:  column(fired, func(s FiredSlot) uuid.UUID { return s.Config.UUID }),
+			SlotAts:    column(fired, func(s FiredSlot) time.Time { return s.At }),
+			RunIds:     column(fired, func(s FiredSlot) uuid.UUID { return s.Run.UUID }),
+			Partitions: column(fired, func(s FiredSlot) string { return strings.Join(s.Partitions, "\n") }),
+			Now:        now, DecidedBy: by,
 		})
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func configView(c db.ServoConfig, workspace string) (ConfigView, error) {
 		DisabledReason: c.DisabledReason, PausedAt: c.PausedAt, PauseNote: c.PauseNote, MovedTo: c.MovedTo, CreatedBy: c.CreatedBy,
 		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, DeletedAt: c.DeletedAt, DecidedUntil: c.DecidedUntil, NextSlot: c.NextSlot,
 		DueAt: c.DueAt, ZoneData: c.ZoneData, RangeFrom: c.RangeFrom, LastSlot: c.LastSlot, LastRunID: c.LastRunID,
-		LastRunState: c.LastRunState, LastRunAt: c.LastRunAt, LastSuccessAt: c.LastSuccessAt, Failures: c.Failures, Workspace: workspace,
+		LastRunState: c.LastRunState, LastRunAt: c.LastRunAt, LastSuccessAt: c.LastSuccessAt, Failures: c.Failures, CoveredUntil: c.CoveredUntil, Workspace: workspace,
 	})
 	return ConfigView{state}, err
 }
@@ -177,8 +177,9 @@ func (s *Store) OrphanedConfigs(ctx context.Context, tenant id.Tenant, workspace
 type LedgerEntry struct {
 	config.Range // one slot with outcome FIRED and its Run if it fired
 
-	DecidedAt time.Time
-	DecidedBy string
+	Partitions []string // of time that a slot covers that fired
+	DecidedAt  time.Time
+	DecidedBy  string
 }
 
 // ListSlots reads the ledger of a config, the newest first: entries with slots in [from, before).
@@ -206,8 +207,8 @@ func ledgerOf(fired []db.ServoSlot, ranges []db.ServoSlotRange) (entries []Ledge
 	for _, r := range fired {
 		made := id.Of[id.Run](r.RunID)
 		entries = append(entries, LedgerEntry{
-			Range:     config.Range{From: r.SlotAt, To: r.SlotAt, Slots: 1, Outcome: config.Fired, Run: &made},
-			DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
+			Range:      config.Range{From: r.SlotAt, To: r.SlotAt, Slots: 1, Outcome: config.Fired, Run: &made},
+			Partitions: r.Partitions, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
 		})
 	}
 	for _, r := range ranges {
@@ -245,7 +246,7 @@ func (s *Store) ReadLedger(ctx context.Context, key ConfigKey, most int) (l Ledg
 		entries, err := tx.listSlots(ctx, key, time.Time{}, end, most)
 		for _, e := range entries {
 			if e.Outcome == config.Fired {
-				l.Fired = append(l.Fired, config.Slot{At: e.From, Run: *e.Run})
+				l.Fired = append(l.Fired, config.Slot{At: e.From, Run: *e.Run, Partitions: e.Partitions})
 			} else {
 				l.Ranges = append(l.Ranges, e.Range)
 			}

@@ -79,7 +79,7 @@ func (x Config_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Config_State.Descriptor instead.
 func (Config_State) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Action is the change of the config; with dry_run the change that would be made.
@@ -132,7 +132,7 @@ func (x AppliedConfig_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AppliedConfig_Action.Descriptor instead.
 func (AppliedConfig_Action) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Outcome is the decision about these slots.
@@ -153,33 +153,37 @@ const (
 	Slots_SKIPPED_EDITED Slots_Outcome = 8
 	// The run could not be created.
 	Slots_ERROR Slots_Outcome = 9
+	// No partition was completed since the last slot that fired.
+	Slots_SKIPPED_NO_PARTITION Slots_Outcome = 10
 )
 
 // Enum value maps for Slots_Outcome.
 var (
 	Slots_Outcome_name = map[int32]string{
-		0: "OUTCOME_UNSPECIFIED",
-		1: "FIRED",
-		2: "SKIPPED_OVERLAP",
-		3: "SKIPPED_PAUSED",
-		4: "SKIPPED_DISABLED",
-		5: "SKIPPED_QUOTA",
-		6: "SKIPPED_DEPENDENCY",
-		7: "SKIPPED_CATCHUP",
-		8: "SKIPPED_EDITED",
-		9: "ERROR",
+		0:  "OUTCOME_UNSPECIFIED",
+		1:  "FIRED",
+		2:  "SKIPPED_OVERLAP",
+		3:  "SKIPPED_PAUSED",
+		4:  "SKIPPED_DISABLED",
+		5:  "SKIPPED_QUOTA",
+		6:  "SKIPPED_DEPENDENCY",
+		7:  "SKIPPED_CATCHUP",
+		8:  "SKIPPED_EDITED",
+		9:  "ERROR",
+		10: "SKIPPED_NO_PARTITION",
 	}
 	Slots_Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED": 0,
-		"FIRED":               1,
-		"SKIPPED_OVERLAP":     2,
-		"SKIPPED_PAUSED":      3,
-		"SKIPPED_DISABLED":    4,
-		"SKIPPED_QUOTA":       5,
-		"SKIPPED_DEPENDENCY":  6,
-		"SKIPPED_CATCHUP":     7,
-		"SKIPPED_EDITED":      8,
-		"ERROR":               9,
+		"OUTCOME_UNSPECIFIED":  0,
+		"FIRED":                1,
+		"SKIPPED_OVERLAP":      2,
+		"SKIPPED_PAUSED":       3,
+		"SKIPPED_DISABLED":     4,
+		"SKIPPED_QUOTA":        5,
+		"SKIPPED_DEPENDENCY":   6,
+		"SKIPPED_CATCHUP":      7,
+		"SKIPPED_EDITED":       8,
+		"ERROR":                9,
+		"SKIPPED_NO_PARTITION": 10,
 	}
 )
 
@@ -207,7 +211,7 @@ func (x Slots_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Slots_Outcome.Descriptor instead.
 func (Slots_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43, 0}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44, 0}
 }
 
 // ConfigSpec is the definition of a config, as in files. Durations are text such as 90s or 1h30m.
@@ -239,8 +243,9 @@ type ConfigSpec struct {
 	// Maximum delay of a run's start; defaults to 30m.
 	SlaStartDelay string `protobuf:"bytes,14,opt,name=sla_start_delay,json=slaStartDelay,proto3" json:"sla_start_delay,omitempty"`
 	// Consecutive failures after which the config is disabled; defaults to 5.
-	MaxConsecutiveFailures *int32        `protobuf:"varint,15,opt,name=max_consecutive_failures,json=maxConsecutiveFailures,proto3,oneof" json:"max_consecutive_failures,omitempty"`
-	Alerts                 *ConfigAlerts `protobuf:"bytes,16,opt,name=alerts,proto3" json:"alerts,omitempty"`
+	MaxConsecutiveFailures *int32            `protobuf:"varint,15,opt,name=max_consecutive_failures,json=maxConsecutiveFailures,proto3,oneof" json:"max_consecutive_failures,omitempty"`
+	Alerts                 *ConfigAlerts     `protobuf:"bytes,16,opt,name=alerts,proto3" json:"alerts,omitempty"`
+	Partitions             *ConfigPartitions `protobuf:"bytes,17,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
 }
@@ -387,6 +392,70 @@ func (x *ConfigSpec) GetAlerts() *ConfigAlerts {
 	return nil
 }
 
+func (x *ConfigSpec) GetPartitions() *ConfigPartitions {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// ConfigPartitions defines which partitions a slot covers. Without it, a slot covers all that were
+// completed since the last slot that fired, up to 100.
+type ConfigPartitions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Maximum of partitions of a slot; the next slots cover the rest. Defaults to 100.
+	MaxPartitions *int32 `protobuf:"varint,1,opt,name=max_partitions,json=maxPartitions,proto3,oneof" json:"max_partitions,omitempty"`
+	// Values by dimension: of time an offset of the slot, such as slot-2d (units h, d, w, m); of another
+	// dimension a value.
+	Values        map[string]string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigPartitions) Reset() {
+	*x = ConfigPartitions{}
+	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigPartitions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigPartitions) ProtoMessage() {}
+
+func (x *ConfigPartitions) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigPartitions.ProtoReflect.Descriptor instead.
+func (*ConfigPartitions) Descriptor() ([]byte, []int) {
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ConfigPartitions) GetMaxPartitions() int32 {
+	if x != nil && x.MaxPartitions != nil {
+		return *x.MaxPartitions
+	}
+	return 0
+}
+
+func (x *ConfigPartitions) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // ConfigAlerts sets after how many failures in a row an alert is raised. The next success resolves
 // it.
 type ConfigAlerts struct {
@@ -401,7 +470,7 @@ type ConfigAlerts struct {
 
 func (x *ConfigAlerts) Reset() {
 	*x = ConfigAlerts{}
-	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	mi := &file_servo_v1_configs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +482,7 @@ func (x *ConfigAlerts) String() string {
 func (*ConfigAlerts) ProtoMessage() {}
 
 func (x *ConfigAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[1]
+	mi := &file_servo_v1_configs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +495,7 @@ func (x *ConfigAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigAlerts.ProtoReflect.Descriptor instead.
 func (*ConfigAlerts) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{1}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ConfigAlerts) GetFailures() int32 {
@@ -466,7 +535,7 @@ type ConfigTrigger struct {
 
 func (x *ConfigTrigger) Reset() {
 	*x = ConfigTrigger{}
-	mi := &file_servo_v1_configs_proto_msgTypes[2]
+	mi := &file_servo_v1_configs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +547,7 @@ func (x *ConfigTrigger) String() string {
 func (*ConfigTrigger) ProtoMessage() {}
 
 func (x *ConfigTrigger) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[2]
+	mi := &file_servo_v1_configs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +560,7 @@ func (x *ConfigTrigger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigTrigger.ProtoReflect.Descriptor instead.
 func (*ConfigTrigger) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{2}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConfigTrigger) GetCron() string {
@@ -555,7 +624,7 @@ type ConfigEvent struct {
 
 func (x *ConfigEvent) Reset() {
 	*x = ConfigEvent{}
-	mi := &file_servo_v1_configs_proto_msgTypes[3]
+	mi := &file_servo_v1_configs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +636,7 @@ func (x *ConfigEvent) String() string {
 func (*ConfigEvent) ProtoMessage() {}
 
 func (x *ConfigEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[3]
+	mi := &file_servo_v1_configs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +649,7 @@ func (x *ConfigEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigEvent.ProtoReflect.Descriptor instead.
 func (*ConfigEvent) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{3}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConfigEvent) GetConfig() string {
@@ -611,7 +680,7 @@ type ConfigDependency struct {
 
 func (x *ConfigDependency) Reset() {
 	*x = ConfigDependency{}
-	mi := &file_servo_v1_configs_proto_msgTypes[4]
+	mi := &file_servo_v1_configs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +692,7 @@ func (x *ConfigDependency) String() string {
 func (*ConfigDependency) ProtoMessage() {}
 
 func (x *ConfigDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[4]
+	mi := &file_servo_v1_configs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +705,7 @@ func (x *ConfigDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigDependency.ProtoReflect.Descriptor instead.
 func (*ConfigDependency) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{4}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigDependency) GetConfig() string {
@@ -675,7 +744,7 @@ type ConfigCatchup struct {
 
 func (x *ConfigCatchup) Reset() {
 	*x = ConfigCatchup{}
-	mi := &file_servo_v1_configs_proto_msgTypes[5]
+	mi := &file_servo_v1_configs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +756,7 @@ func (x *ConfigCatchup) String() string {
 func (*ConfigCatchup) ProtoMessage() {}
 
 func (x *ConfigCatchup) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[5]
+	mi := &file_servo_v1_configs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +769,7 @@ func (x *ConfigCatchup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigCatchup.ProtoReflect.Descriptor instead.
 func (*ConfigCatchup) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConfigCatchup) GetPolicy() string {
@@ -745,7 +814,7 @@ type ConfigRetry struct {
 
 func (x *ConfigRetry) Reset() {
 	*x = ConfigRetry{}
-	mi := &file_servo_v1_configs_proto_msgTypes[6]
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +826,7 @@ func (x *ConfigRetry) String() string {
 func (*ConfigRetry) ProtoMessage() {}
 
 func (x *ConfigRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[6]
+	mi := &file_servo_v1_configs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +839,7 @@ func (x *ConfigRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigRetry.ProtoReflect.Descriptor instead.
 func (*ConfigRetry) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfigRetry) GetMaxAttempts() int32 {
@@ -878,7 +947,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +959,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[7]
+	mi := &file_servo_v1_configs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +972,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Config) GetId() string {
@@ -1085,7 +1154,7 @@ type RecentSlot struct {
 
 func (x *RecentSlot) Reset() {
 	*x = RecentSlot{}
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1166,7 @@ func (x *RecentSlot) String() string {
 func (*RecentSlot) ProtoMessage() {}
 
 func (x *RecentSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[8]
+	mi := &file_servo_v1_configs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1179,7 @@ func (x *RecentSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecentSlot.ProtoReflect.Descriptor instead.
 func (*RecentSlot) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RecentSlot) GetSlot() *timestamppb.Timestamp {
@@ -1161,7 +1230,7 @@ type LastRun struct {
 
 func (x *LastRun) Reset() {
 	*x = LastRun{}
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1242,7 @@ func (x *LastRun) String() string {
 func (*LastRun) ProtoMessage() {}
 
 func (x *LastRun) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[9]
+	mi := &file_servo_v1_configs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1255,7 @@ func (x *LastRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRun.ProtoReflect.Descriptor instead.
 func (*LastRun) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LastRun) GetId() string {
@@ -1228,7 +1297,7 @@ type CreateConfigRequest struct {
 
 func (x *CreateConfigRequest) Reset() {
 	*x = CreateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1309,7 @@ func (x *CreateConfigRequest) String() string {
 func (*CreateConfigRequest) ProtoMessage() {}
 
 func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[10]
+	mi := &file_servo_v1_configs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1322,7 @@ func (x *CreateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateConfigRequest.ProtoReflect.Descriptor instead.
 func (*CreateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateConfigRequest) GetTenant() string {
@@ -1313,7 +1382,7 @@ type ConfigInput struct {
 
 func (x *ConfigInput) Reset() {
 	*x = ConfigInput{}
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1394,7 @@ func (x *ConfigInput) String() string {
 func (*ConfigInput) ProtoMessage() {}
 
 func (x *ConfigInput) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[11]
+	mi := &file_servo_v1_configs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1407,7 @@ func (x *ConfigInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigInput.ProtoReflect.Descriptor instead.
 func (*ConfigInput) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ConfigInput) GetName() string {
@@ -1389,7 +1458,7 @@ type ApplyConfigsRequest struct {
 
 func (x *ApplyConfigsRequest) Reset() {
 	*x = ApplyConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1470,7 @@ func (x *ApplyConfigsRequest) String() string {
 func (*ApplyConfigsRequest) ProtoMessage() {}
 
 func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[12]
+	mi := &file_servo_v1_configs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1483,7 @@ func (x *ApplyConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyConfigsRequest) GetTenant() string {
@@ -1472,7 +1541,7 @@ type ApplyConfigsResponse struct {
 
 func (x *ApplyConfigsResponse) Reset() {
 	*x = ApplyConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1553,7 @@ func (x *ApplyConfigsResponse) String() string {
 func (*ApplyConfigsResponse) ProtoMessage() {}
 
 func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[13]
+	mi := &file_servo_v1_configs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1566,7 @@ func (x *ApplyConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ApplyConfigsResponse) GetConfigs() []*AppliedConfig {
@@ -1547,7 +1616,7 @@ type AppliedConfig struct {
 
 func (x *AppliedConfig) Reset() {
 	*x = AppliedConfig{}
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1628,7 @@ func (x *AppliedConfig) String() string {
 func (*AppliedConfig) ProtoMessage() {}
 
 func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[14]
+	mi := &file_servo_v1_configs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1641,7 @@ func (x *AppliedConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedConfig.ProtoReflect.Descriptor instead.
 func (*AppliedConfig) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AppliedConfig) GetName() string {
@@ -1647,7 +1716,7 @@ type ListConfigsRequest struct {
 
 func (x *ListConfigsRequest) Reset() {
 	*x = ListConfigsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1728,7 @@ func (x *ListConfigsRequest) String() string {
 func (*ListConfigsRequest) ProtoMessage() {}
 
 func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[15]
+	mi := &file_servo_v1_configs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1741,7 @@ func (x *ListConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListConfigsRequest) GetTenant() string {
@@ -1764,7 +1833,7 @@ type ListConfigsResponse struct {
 
 func (x *ListConfigsResponse) Reset() {
 	*x = ListConfigsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1845,7 @@ func (x *ListConfigsResponse) String() string {
 func (*ListConfigsResponse) ProtoMessage() {}
 
 func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[16]
+	mi := &file_servo_v1_configs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1858,7 @@ func (x *ListConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigsResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListConfigsResponse) GetConfigs() []*Config {
@@ -1820,7 +1889,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1901,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[17]
+	mi := &file_servo_v1_configs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1914,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetConfigRequest) GetTenant() string {
@@ -1897,7 +1966,7 @@ type UpdateConfigRequest struct {
 
 func (x *UpdateConfigRequest) Reset() {
 	*x = UpdateConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1978,7 @@ func (x *UpdateConfigRequest) String() string {
 func (*UpdateConfigRequest) ProtoMessage() {}
 
 func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[18]
+	mi := &file_servo_v1_configs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1991,7 @@ func (x *UpdateConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UpdateConfigRequest) GetTenant() string {
@@ -2002,7 +2071,7 @@ type DeleteConfigRequest struct {
 
 func (x *DeleteConfigRequest) Reset() {
 	*x = DeleteConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2083,7 @@ func (x *DeleteConfigRequest) String() string {
 func (*DeleteConfigRequest) ProtoMessage() {}
 
 func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[19]
+	mi := &file_servo_v1_configs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2096,7 @@ func (x *DeleteConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteConfigRequest) GetTenant() string {
@@ -2081,7 +2150,7 @@ type DeleteConfigResponse struct {
 
 func (x *DeleteConfigResponse) Reset() {
 	*x = DeleteConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2162,7 @@ func (x *DeleteConfigResponse) String() string {
 func (*DeleteConfigResponse) ProtoMessage() {}
 
 func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[20]
+	mi := &file_servo_v1_configs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2175,7 @@ func (x *DeleteConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
 }
 
 // PauseConfigRequest names a config and the reason.
@@ -2125,7 +2194,7 @@ type PauseConfigRequest struct {
 
 func (x *PauseConfigRequest) Reset() {
 	*x = PauseConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2206,7 @@ func (x *PauseConfigRequest) String() string {
 func (*PauseConfigRequest) ProtoMessage() {}
 
 func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[21]
+	mi := &file_servo_v1_configs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2219,7 @@ func (x *PauseConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseConfigRequest.ProtoReflect.Descriptor instead.
 func (*PauseConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseConfigRequest) GetTenant() string {
@@ -2197,7 +2266,7 @@ type ResumeConfigRequest struct {
 
 func (x *ResumeConfigRequest) Reset() {
 	*x = ResumeConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2278,7 @@ func (x *ResumeConfigRequest) String() string {
 func (*ResumeConfigRequest) ProtoMessage() {}
 
 func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[22]
+	mi := &file_servo_v1_configs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2291,7 @@ func (x *ResumeConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeConfigRequest.ProtoReflect.Descriptor instead.
 func (*ResumeConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeConfigRequest) GetTenant() string {
@@ -2273,14 +2342,16 @@ type TriggerConfigRequest struct {
 	// regardless of the config's overlap policy.
 	Queue bool `protobuf:"varint,7,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Parameters of this run that override those of the config.
-	Parameters    *structpb.Struct `protobuf:"bytes,8,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Parameters *structpb.Struct `protobuf:"bytes,8,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	// Partitions of the assets, such as date=2026-01-01..2026-03-31; defaults to the last completed one.
+	Partitions    []string `protobuf:"bytes,9,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TriggerConfigRequest) Reset() {
 	*x = TriggerConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2363,7 @@ func (x *TriggerConfigRequest) String() string {
 func (*TriggerConfigRequest) ProtoMessage() {}
 
 func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[23]
+	mi := &file_servo_v1_configs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2376,7 @@ func (x *TriggerConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerConfigRequest.ProtoReflect.Descriptor instead.
 func (*TriggerConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TriggerConfigRequest) GetTenant() string {
@@ -2364,6 +2435,13 @@ func (x *TriggerConfigRequest) GetParameters() *structpb.Struct {
 	return nil
 }
 
+func (x *TriggerConfigRequest) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 // RescheduleConfigRequest names a config and the new time of its next slot.
 type RescheduleConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2384,7 +2462,7 @@ type RescheduleConfigRequest struct {
 
 func (x *RescheduleConfigRequest) Reset() {
 	*x = RescheduleConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2474,7 @@ func (x *RescheduleConfigRequest) String() string {
 func (*RescheduleConfigRequest) ProtoMessage() {}
 
 func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[24]
+	mi := &file_servo_v1_configs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2487,7 @@ func (x *RescheduleConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleConfigRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RescheduleConfigRequest) GetTenant() string {
@@ -2472,7 +2550,7 @@ type PreviewConfigRequest struct {
 
 func (x *PreviewConfigRequest) Reset() {
 	*x = PreviewConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2562,7 @@ func (x *PreviewConfigRequest) String() string {
 func (*PreviewConfigRequest) ProtoMessage() {}
 
 func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[25]
+	mi := &file_servo_v1_configs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2575,7 @@ func (x *PreviewConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigRequest.ProtoReflect.Descriptor instead.
 func (*PreviewConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{25}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PreviewConfigRequest) GetTenant() string {
@@ -2546,7 +2624,7 @@ type PreviewConfigResponse struct {
 
 func (x *PreviewConfigResponse) Reset() {
 	*x = PreviewConfigResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2636,7 @@ func (x *PreviewConfigResponse) String() string {
 func (*PreviewConfigResponse) ProtoMessage() {}
 
 func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[26]
+	mi := &file_servo_v1_configs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2649,7 @@ func (x *PreviewConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewConfigResponse.ProtoReflect.Descriptor instead.
 func (*PreviewConfigResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{26}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PreviewConfigResponse) GetSlots() []*PreviewedSlot {
@@ -2609,7 +2687,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2699,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[27]
+	mi := &file_servo_v1_configs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2712,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{27}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PreviewScheduleRequest) GetTenant() string {
@@ -2700,7 +2778,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2790,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[28]
+	mi := &file_servo_v1_configs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2803,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{28}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PreviewScheduleResponse) GetSlots() []*PreviewedSlot {
@@ -2762,14 +2840,18 @@ type PreviewedSlot struct {
 	// Start of the data interval: the previous slot.
 	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
 	// Parameters of the run, if the config's parameters use {{ slot }} or {{ interval.start }}.
-	Parameters    *structpb.Struct `protobuf:"bytes,6,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Parameters *structpb.Struct `protobuf:"bytes,6,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	// The partitions of time that the slot covers if all slots before it fire, such as date=2026-01-01.
+	Partitions []string `protobuf:"bytes,7,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// The slot is skipped: no partition is completed since the slot before it.
+	NoPartition   bool `protobuf:"varint,8,opt,name=no_partition,json=noPartition,proto3" json:"no_partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreviewedSlot) Reset() {
 	*x = PreviewedSlot{}
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2863,7 @@ func (x *PreviewedSlot) String() string {
 func (*PreviewedSlot) ProtoMessage() {}
 
 func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[29]
+	mi := &file_servo_v1_configs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2876,7 @@ func (x *PreviewedSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewedSlot.ProtoReflect.Descriptor instead.
 func (*PreviewedSlot) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{29}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PreviewedSlot) GetSlot() *timestamppb.Timestamp {
@@ -2839,6 +2921,20 @@ func (x *PreviewedSlot) GetParameters() *structpb.Struct {
 	return nil
 }
 
+func (x *PreviewedSlot) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *PreviewedSlot) GetNoPartition() bool {
+	if x != nil {
+		return x.NoPartition
+	}
+	return false
+}
+
 // ListConfigAuditRequest requests a page of the changes of a config.
 type ListConfigAuditRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2857,7 +2953,7 @@ type ListConfigAuditRequest struct {
 
 func (x *ListConfigAuditRequest) Reset() {
 	*x = ListConfigAuditRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2965,7 @@ func (x *ListConfigAuditRequest) String() string {
 func (*ListConfigAuditRequest) ProtoMessage() {}
 
 func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[30]
+	mi := &file_servo_v1_configs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2978,7 @@ func (x *ListConfigAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{30}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListConfigAuditRequest) GetTenant() string {
@@ -2932,7 +3028,7 @@ type ListConfigAuditResponse struct {
 
 func (x *ListConfigAuditResponse) Reset() {
 	*x = ListConfigAuditResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3040,7 @@ func (x *ListConfigAuditResponse) String() string {
 func (*ListConfigAuditResponse) ProtoMessage() {}
 
 func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[31]
+	mi := &file_servo_v1_configs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3053,7 @@ func (x *ListConfigAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigAuditResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{31}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListConfigAuditResponse) GetEntries() []*ConfigAudit {
@@ -2995,7 +3091,7 @@ type ConfigAudit struct {
 
 func (x *ConfigAudit) Reset() {
 	*x = ConfigAudit{}
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3103,7 @@ func (x *ConfigAudit) String() string {
 func (*ConfigAudit) ProtoMessage() {}
 
 func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[32]
+	mi := &file_servo_v1_configs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3116,7 @@ func (x *ConfigAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigAudit.ProtoReflect.Descriptor instead.
 func (*ConfigAudit) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{32}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ConfigAudit) GetVersion() int32 {
@@ -3101,7 +3197,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3209,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[33]
+	mi := &file_servo_v1_configs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3222,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{33}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSlotsRequest) GetTenant() string {
@@ -3199,7 +3295,7 @@ type GetOutcomesRequest struct {
 
 func (x *GetOutcomesRequest) Reset() {
 	*x = GetOutcomesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3307,7 @@ func (x *GetOutcomesRequest) String() string {
 func (*GetOutcomesRequest) ProtoMessage() {}
 
 func (x *GetOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[34]
+	mi := &file_servo_v1_configs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3320,7 @@ func (x *GetOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*GetOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{34}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetOutcomesRequest) GetTenant() string {
@@ -3290,7 +3386,7 @@ type ConfigOutcomes struct {
 
 func (x *ConfigOutcomes) Reset() {
 	*x = ConfigOutcomes{}
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3398,7 @@ func (x *ConfigOutcomes) String() string {
 func (*ConfigOutcomes) ProtoMessage() {}
 
 func (x *ConfigOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[35]
+	mi := &file_servo_v1_configs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3411,7 @@ func (x *ConfigOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigOutcomes.ProtoReflect.Descriptor instead.
 func (*ConfigOutcomes) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{35}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConfigOutcomes) GetTimezone() string {
@@ -3390,7 +3486,7 @@ type DayOutcomes struct {
 
 func (x *DayOutcomes) Reset() {
 	*x = DayOutcomes{}
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3498,7 @@ func (x *DayOutcomes) String() string {
 func (*DayOutcomes) ProtoMessage() {}
 
 func (x *DayOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[36]
+	mi := &file_servo_v1_configs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3511,7 @@ func (x *DayOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DayOutcomes.ProtoReflect.Descriptor instead.
 func (*DayOutcomes) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{36}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DayOutcomes) GetDay() string {
@@ -3523,7 +3619,7 @@ type SkippedOutcome struct {
 
 func (x *SkippedOutcome) Reset() {
 	*x = SkippedOutcome{}
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3631,7 @@ func (x *SkippedOutcome) String() string {
 func (*SkippedOutcome) ProtoMessage() {}
 
 func (x *SkippedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[37]
+	mi := &file_servo_v1_configs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3644,7 @@ func (x *SkippedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedOutcome.ProtoReflect.Descriptor instead.
 func (*SkippedOutcome) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{37}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SkippedOutcome) GetOutcome() Slots_Outcome {
@@ -3586,7 +3682,7 @@ type FindHolesRequest struct {
 
 func (x *FindHolesRequest) Reset() {
 	*x = FindHolesRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3694,7 @@ func (x *FindHolesRequest) String() string {
 func (*FindHolesRequest) ProtoMessage() {}
 
 func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[38]
+	mi := &file_servo_v1_configs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3707,7 @@ func (x *FindHolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesRequest.ProtoReflect.Descriptor instead.
 func (*FindHolesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{38}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FindHolesRequest) GetTenant() string {
@@ -3650,7 +3746,7 @@ type FindHolesResponse struct {
 
 func (x *FindHolesResponse) Reset() {
 	*x = FindHolesResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3758,7 @@ func (x *FindHolesResponse) String() string {
 func (*FindHolesResponse) ProtoMessage() {}
 
 func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[39]
+	mi := &file_servo_v1_configs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3771,7 @@ func (x *FindHolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindHolesResponse.ProtoReflect.Descriptor instead.
 func (*FindHolesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{39}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FindHolesResponse) GetDecidedUntil() *timestamppb.Timestamp {
@@ -3721,7 +3817,7 @@ type Hole struct {
 
 func (x *Hole) Reset() {
 	*x = Hole{}
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3829,7 @@ func (x *Hole) String() string {
 func (*Hole) ProtoMessage() {}
 
 func (x *Hole) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[40]
+	mi := &file_servo_v1_configs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3842,7 @@ func (x *Hole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hole.ProtoReflect.Descriptor instead.
 func (*Hole) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{40}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Hole) GetFrom() *timestamppb.Timestamp {
@@ -3791,7 +3887,7 @@ type ExplainConfigRequest struct {
 
 func (x *ExplainConfigRequest) Reset() {
 	*x = ExplainConfigRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[41]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3899,7 @@ func (x *ExplainConfigRequest) String() string {
 func (*ExplainConfigRequest) ProtoMessage() {}
 
 func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[41]
+	mi := &file_servo_v1_configs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3912,7 @@ func (x *ExplainConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainConfigRequest.ProtoReflect.Descriptor instead.
 func (*ExplainConfigRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{41}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExplainConfigRequest) GetTenant() string {
@@ -3852,7 +3948,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[42]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +3960,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[42]
+	mi := &file_servo_v1_configs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +3973,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{42}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slots {
@@ -3911,14 +4007,16 @@ type Slots struct {
 	// The server that decided.
 	DecidedBy string `protobuf:"bytes,9,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
 	// State of the run, if the slot fired; not set if the run was deleted by retention.
-	State         Run_State `protobuf:"varint,10,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
+	State Run_State `protobuf:"varint,10,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
+	// The partitions of time that the slot covers, such as date=2026-01-01..2026-01-03.
+	Partitions    []string `protobuf:"bytes,11,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_servo_v1_configs_proto_msgTypes[43]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4028,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[43]
+	mi := &file_servo_v1_configs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4041,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{43}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Slots) GetFrom() *timestamppb.Timestamp {
@@ -4016,6 +4114,13 @@ func (x *Slots) GetState() Run_State {
 	return Run_STATE_UNSPECIFIED
 }
 
+func (x *Slots) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 // TickRequest bounds the work of a tick.
 type TickRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4029,7 +4134,7 @@ type TickRequest struct {
 
 func (x *TickRequest) Reset() {
 	*x = TickRequest{}
-	mi := &file_servo_v1_configs_proto_msgTypes[44]
+	mi := &file_servo_v1_configs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4146,7 @@ func (x *TickRequest) String() string {
 func (*TickRequest) ProtoMessage() {}
 
 func (x *TickRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[44]
+	mi := &file_servo_v1_configs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4159,7 @@ func (x *TickRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickRequest.ProtoReflect.Descriptor instead.
 func (*TickRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{44}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TickRequest) GetBatchSize() int32 {
@@ -4083,7 +4188,7 @@ type TickResponse struct {
 
 func (x *TickResponse) Reset() {
 	*x = TickResponse{}
-	mi := &file_servo_v1_configs_proto_msgTypes[45]
+	mi := &file_servo_v1_configs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4200,7 @@ func (x *TickResponse) String() string {
 func (*TickResponse) ProtoMessage() {}
 
 func (x *TickResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_configs_proto_msgTypes[45]
+	mi := &file_servo_v1_configs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4213,7 @@ func (x *TickResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TickResponse.ProtoReflect.Descriptor instead.
 func (*TickResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_configs_proto_rawDescGZIP(), []int{45}
+	return file_servo_v1_configs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TickResponse) GetConfigsProcessed() int64 {
@@ -4136,7 +4241,7 @@ var File_servo_v1_configs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
-	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xa7\a\n" +
+	"\x16servo/v1/configs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13servo/v1/runs.proto\x1a\x12servo/v1/why.proto\"\xe3\a\n" +
 	"\n" +
 	"ConfigSpec\x12$\n" +
 	"\bpipeline\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\bpipeline\x12Q\n" +
@@ -4162,13 +4267,25 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x0fsla_start_delay\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\rslaStartDelay\x12I\n" +
 	"\x18max_consecutive_failures\x18\x0f \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x02R\x16maxConsecutiveFailures\x88\x01\x01\x12.\n" +
-	"\x06alerts\x18\x10 \x01(\v2\x16.servo.v1.ConfigAlertsR\x06alerts\x1a9\n" +
+	"\x06alerts\x18\x10 \x01(\v2\x16.servo.v1.ConfigAlertsR\x06alerts\x12:\n" +
+	"\n" +
+	"partitions\x18\x11 \x01(\v2\x1a.servo.v1.ConfigPartitionsR\n" +
+	"partitions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x0e\n" +
 	"\f_max_overlapB\x1b\n" +
-	"\x19_max_consecutive_failures\"\x96\x01\n" +
+	"\x19_max_consecutive_failures\"\xee\x01\n" +
+	"\x10ConfigPartitions\x126\n" +
+	"\x0emax_partitions\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x01H\x00R\rmaxPartitions\x88\x01\x01\x12T\n" +
+	"\x06values\x18\x02 \x03(\v2&.servo.v1.ConfigPartitions.ValuesEntryB\x14\xbaH\x11\x9a\x01\x0e\x10\n" +
+	"\"\x04r\x02(d*\x04r\x02(dR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
+	"\x0f_max_partitions\"\x96\x01\n" +
 	"\fConfigAlerts\x12+\n" +
 	"\bfailures\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x00R\bfailures\x88\x01\x01\x128\n" +
@@ -4361,7 +4478,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\xe3\x02\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reason\"\x96\x03\n" +
 	"\x14TriggerConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4372,7 +4489,10 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x05queue\x18\a \x01(\bR\x05queue\x127\n" +
 	"\n" +
 	"parameters\x18\b \x01(\v2\x17.google.protobuf.StructR\n" +
-	"parameters\"\x83\x02\n" +
+	"parameters\x121\n" +
+	"\n" +
+	"partitions\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\xe8\aR\n" +
+	"partitions\"\x83\x02\n" +
 	"\x17RescheduleConfigRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4404,7 +4524,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\btimezone\x18\x02 \x01(\tR\btimezone\x12\x1e\n" +
 	"\n" +
 	"expression\x18\x03 \x01(\tR\n" +
-	"expression\"\x98\x02\n" +
+	"expression\"\xdb\x02\n" +
 	"\rPreviewedSlot\x12.\n" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x121\n" +
 	"\x06due_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x14\n" +
@@ -4413,7 +4533,11 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x0einterval_start\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x127\n" +
 	"\n" +
 	"parameters\x18\x06 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"parameters\"\xd6\x01\n" +
+	"parameters\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\a \x03(\tR\n" +
+	"partitions\x12!\n" +
+	"\fno_partition\x18\b \x01(\bR\vnoPartition\"\xd6\x01\n" +
 	"\x16ListConfigAuditRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12!\n" +
 	"\x06config\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06config\x12%\n" +
@@ -4497,7 +4621,7 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\"b\n" +
 	"\x11ListSlotsResponse\x12%\n" +
 	"\x05slots\x18\x01 \x03(\v2\x0f.servo.v1.SlotsR\x05slots\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd0\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8a\x05\n" +
 	"\x05Slots\x12.\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
@@ -4511,7 +4635,10 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\n" +
 	"decided_by\x18\t \x01(\tR\tdecidedBy\x12)\n" +
 	"\x05state\x18\n" +
-	" \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\"\xcb\x01\n" +
+	" \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\v \x03(\tR\n" +
+	"partitions\"\xe5\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05FIRED\x10\x01\x12\x13\n" +
@@ -4522,7 +4649,9 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x12SKIPPED_DEPENDENCY\x10\x06\x12\x13\n" +
 	"\x0fSKIPPED_CATCHUP\x10\a\x12\x12\n" +
 	"\x0eSKIPPED_EDITED\x10\b\x12\t\n" +
-	"\x05ERROR\x10\t\"\x92\x01\n" +
+	"\x05ERROR\x10\t\x12\x18\n" +
+	"\x14SKIPPED_NO_PARTITION\x10\n" +
+	"\"\x92\x01\n" +
 	"\vTickRequest\x12)\n" +
 	"\n" +
 	"batch_size\x18\x01 \x01(\x05B\n" +
@@ -4567,183 +4696,187 @@ func file_servo_v1_configs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_configs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_servo_v1_configs_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_servo_v1_configs_proto_goTypes = []any{
 	(Config_State)(0),               // 0: servo.v1.Config.State
 	(AppliedConfig_Action)(0),       // 1: servo.v1.AppliedConfig.Action
 	(Slots_Outcome)(0),              // 2: servo.v1.Slots.Outcome
 	(*ConfigSpec)(nil),              // 3: servo.v1.ConfigSpec
-	(*ConfigAlerts)(nil),            // 4: servo.v1.ConfigAlerts
-	(*ConfigTrigger)(nil),           // 5: servo.v1.ConfigTrigger
-	(*ConfigEvent)(nil),             // 6: servo.v1.ConfigEvent
-	(*ConfigDependency)(nil),        // 7: servo.v1.ConfigDependency
-	(*ConfigCatchup)(nil),           // 8: servo.v1.ConfigCatchup
-	(*ConfigRetry)(nil),             // 9: servo.v1.ConfigRetry
-	(*Config)(nil),                  // 10: servo.v1.Config
-	(*RecentSlot)(nil),              // 11: servo.v1.RecentSlot
-	(*LastRun)(nil),                 // 12: servo.v1.LastRun
-	(*CreateConfigRequest)(nil),     // 13: servo.v1.CreateConfigRequest
-	(*ConfigInput)(nil),             // 14: servo.v1.ConfigInput
-	(*ApplyConfigsRequest)(nil),     // 15: servo.v1.ApplyConfigsRequest
-	(*ApplyConfigsResponse)(nil),    // 16: servo.v1.ApplyConfigsResponse
-	(*AppliedConfig)(nil),           // 17: servo.v1.AppliedConfig
-	(*ListConfigsRequest)(nil),      // 18: servo.v1.ListConfigsRequest
-	(*ListConfigsResponse)(nil),     // 19: servo.v1.ListConfigsResponse
-	(*GetConfigRequest)(nil),        // 20: servo.v1.GetConfigRequest
-	(*UpdateConfigRequest)(nil),     // 21: servo.v1.UpdateConfigRequest
-	(*DeleteConfigRequest)(nil),     // 22: servo.v1.DeleteConfigRequest
-	(*DeleteConfigResponse)(nil),    // 23: servo.v1.DeleteConfigResponse
-	(*PauseConfigRequest)(nil),      // 24: servo.v1.PauseConfigRequest
-	(*ResumeConfigRequest)(nil),     // 25: servo.v1.ResumeConfigRequest
-	(*TriggerConfigRequest)(nil),    // 26: servo.v1.TriggerConfigRequest
-	(*RescheduleConfigRequest)(nil), // 27: servo.v1.RescheduleConfigRequest
-	(*PreviewConfigRequest)(nil),    // 28: servo.v1.PreviewConfigRequest
-	(*PreviewConfigResponse)(nil),   // 29: servo.v1.PreviewConfigResponse
-	(*PreviewScheduleRequest)(nil),  // 30: servo.v1.PreviewScheduleRequest
-	(*PreviewScheduleResponse)(nil), // 31: servo.v1.PreviewScheduleResponse
-	(*PreviewedSlot)(nil),           // 32: servo.v1.PreviewedSlot
-	(*ListConfigAuditRequest)(nil),  // 33: servo.v1.ListConfigAuditRequest
-	(*ListConfigAuditResponse)(nil), // 34: servo.v1.ListConfigAuditResponse
-	(*ConfigAudit)(nil),             // 35: servo.v1.ConfigAudit
-	(*ListSlotsRequest)(nil),        // 36: servo.v1.ListSlotsRequest
-	(*GetOutcomesRequest)(nil),      // 37: servo.v1.GetOutcomesRequest
-	(*ConfigOutcomes)(nil),          // 38: servo.v1.ConfigOutcomes
-	(*DayOutcomes)(nil),             // 39: servo.v1.DayOutcomes
-	(*SkippedOutcome)(nil),          // 40: servo.v1.SkippedOutcome
-	(*FindHolesRequest)(nil),        // 41: servo.v1.FindHolesRequest
-	(*FindHolesResponse)(nil),       // 42: servo.v1.FindHolesResponse
-	(*Hole)(nil),                    // 43: servo.v1.Hole
-	(*ExplainConfigRequest)(nil),    // 44: servo.v1.ExplainConfigRequest
-	(*ListSlotsResponse)(nil),       // 45: servo.v1.ListSlotsResponse
-	(*Slots)(nil),                   // 46: servo.v1.Slots
-	(*TickRequest)(nil),             // 47: servo.v1.TickRequest
-	(*TickResponse)(nil),            // 48: servo.v1.TickResponse
-	nil,                             // 49: servo.v1.ConfigSpec.LabelsEntry
-	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 51: google.protobuf.Timestamp
-	(Run_State)(0),                  // 52: servo.v1.Run.State
-	(*fieldmaskpb.FieldMask)(nil),   // 53: google.protobuf.FieldMask
-	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
-	(*TriggerRunResponse)(nil),      // 55: servo.v1.TriggerRunResponse
-	(*Explanation)(nil),             // 56: servo.v1.Explanation
+	(*ConfigPartitions)(nil),        // 4: servo.v1.ConfigPartitions
+	(*ConfigAlerts)(nil),            // 5: servo.v1.ConfigAlerts
+	(*ConfigTrigger)(nil),           // 6: servo.v1.ConfigTrigger
+	(*ConfigEvent)(nil),             // 7: servo.v1.ConfigEvent
+	(*ConfigDependency)(nil),        // 8: servo.v1.ConfigDependency
+	(*ConfigCatchup)(nil),           // 9: servo.v1.ConfigCatchup
+	(*ConfigRetry)(nil),             // 10: servo.v1.ConfigRetry
+	(*Config)(nil),                  // 11: servo.v1.Config
+	(*RecentSlot)(nil),              // 12: servo.v1.RecentSlot
+	(*LastRun)(nil),                 // 13: servo.v1.LastRun
+	(*CreateConfigRequest)(nil),     // 14: servo.v1.CreateConfigRequest
+	(*ConfigInput)(nil),             // 15: servo.v1.ConfigInput
+	(*ApplyConfigsRequest)(nil),     // 16: servo.v1.ApplyConfigsRequest
+	(*ApplyConfigsResponse)(nil),    // 17: servo.v1.ApplyConfigsResponse
+	(*AppliedConfig)(nil),           // 18: servo.v1.AppliedConfig
+	(*ListConfigsRequest)(nil),      // 19: servo.v1.ListConfigsRequest
+	(*ListConfigsResponse)(nil),     // 20: servo.v1.ListConfigsResponse
+	(*GetConfigRequest)(nil),        // 21: servo.v1.GetConfigRequest
+	(*UpdateConfigRequest)(nil),     // 22: servo.v1.UpdateConfigRequest
+	(*DeleteConfigRequest)(nil),     // 23: servo.v1.DeleteConfigRequest
+	(*DeleteConfigResponse)(nil),    // 24: servo.v1.DeleteConfigResponse
+	(*PauseConfigRequest)(nil),      // 25: servo.v1.PauseConfigRequest
+	(*ResumeConfigRequest)(nil),     // 26: servo.v1.ResumeConfigRequest
+	(*TriggerConfigRequest)(nil),    // 27: servo.v1.TriggerConfigRequest
+	(*RescheduleConfigRequest)(nil), // 28: servo.v1.RescheduleConfigRequest
+	(*PreviewConfigRequest)(nil),    // 29: servo.v1.PreviewConfigRequest
+	(*PreviewConfigResponse)(nil),   // 30: servo.v1.PreviewConfigResponse
+	(*PreviewScheduleRequest)(nil),  // 31: servo.v1.PreviewScheduleRequest
+	(*PreviewScheduleResponse)(nil), // 32: servo.v1.PreviewScheduleResponse
+	(*PreviewedSlot)(nil),           // 33: servo.v1.PreviewedSlot
+	(*ListConfigAuditRequest)(nil),  // 34: servo.v1.ListConfigAuditRequest
+	(*ListConfigAuditResponse)(nil), // 35: servo.v1.ListConfigAuditResponse
+	(*ConfigAudit)(nil),             // 36: servo.v1.ConfigAudit
+	(*ListSlotsRequest)(nil),        // 37: servo.v1.ListSlotsRequest
+	(*GetOutcomesRequest)(nil),      // 38: servo.v1.GetOutcomesRequest
+	(*ConfigOutcomes)(nil),          // 39: servo.v1.ConfigOutcomes
+	(*DayOutcomes)(nil),             // 40: servo.v1.DayOutcomes
+	(*SkippedOutcome)(nil),          // 41: servo.v1.SkippedOutcome
+	(*FindHolesRequest)(nil),        // 42: servo.v1.FindHolesRequest
+	(*FindHolesResponse)(nil),       // 43: servo.v1.FindHolesResponse
+	(*Hole)(nil),                    // 44: servo.v1.Hole
+	(*ExplainConfigRequest)(nil),    // 45: servo.v1.ExplainConfigRequest
+	(*ListSlotsResponse)(nil),       // 46: servo.v1.ListSlotsResponse
+	(*Slots)(nil),                   // 47: servo.v1.Slots
+	(*TickRequest)(nil),             // 48: servo.v1.TickRequest
+	(*TickResponse)(nil),            // 49: servo.v1.TickResponse
+	nil,                             // 50: servo.v1.ConfigSpec.LabelsEntry
+	nil,                             // 51: servo.v1.ConfigPartitions.ValuesEntry
+	(*structpb.Struct)(nil),         // 52: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 53: google.protobuf.Timestamp
+	(Run_State)(0),                  // 54: servo.v1.Run.State
+	(*fieldmaskpb.FieldMask)(nil),   // 55: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),     // 56: google.protobuf.Duration
+	(*TriggerRunResponse)(nil),      // 57: servo.v1.TriggerRunResponse
+	(*Explanation)(nil),             // 58: servo.v1.Explanation
 }
 var file_servo_v1_configs_proto_depIdxs = []int32{
-	49, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
-	50, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
-	5,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
-	7,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
-	8,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
-	9,  // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
-	4,  // 6: servo.v1.ConfigSpec.alerts:type_name -> servo.v1.ConfigAlerts
-	51, // 7: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
-	6,  // 8: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
-	0,  // 9: servo.v1.Config.state:type_name -> servo.v1.Config.State
-	3,  // 10: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
-	51, // 11: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
-	51, // 12: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
-	51, // 13: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
-	51, // 14: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
-	51, // 15: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
-	12, // 16: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
-	51, // 17: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
-	51, // 18: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
-	51, // 19: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 20: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
-	51, // 21: servo.v1.Config.deleted_at:type_name -> google.protobuf.Timestamp
-	51, // 22: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
-	2,  // 23: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
-	52, // 24: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
-	52, // 25: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
-	51, // 26: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 27: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	3,  // 28: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
-	14, // 29: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
-	17, // 30: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
-	1,  // 31: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
-	50, // 32: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
-	50, // 33: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
-	0,  // 34: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
-	10, // 35: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
-	3,  // 36: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
-	53, // 37: servo.v1.UpdateConfigRequest.update_mask:type_name -> google.protobuf.FieldMask
-	54, // 38: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
-	50, // 39: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
-	51, // 40: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
-	51, // 41: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
-	32, // 42: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
-	5,  // 43: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
-	51, // 44: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	32, // 45: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
-	51, // 46: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
-	51, // 47: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
-	51, // 48: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
-	50, // 49: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
-	35, // 50: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
-	51, // 51: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
-	50, // 52: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
-	50, // 53: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
-	51, // 54: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
-	51, // 55: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
-	39, // 56: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
-	51, // 57: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
-	51, // 58: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
-	51, // 59: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
-	51, // 60: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
-	40, // 61: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
-	2,  // 62: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
-	51, // 63: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
-	43, // 64: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
-	51, // 65: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
-	51, // 66: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
-	46, // 67: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
-	51, // 68: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
-	51, // 69: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
-	2,  // 70: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
-	51, // 71: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
-	52, // 72: servo.v1.Slots.state:type_name -> servo.v1.Run.State
-	54, // 73: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
-	54, // 74: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
-	13, // 75: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
-	15, // 76: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
-	18, // 77: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
-	20, // 78: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
-	21, // 79: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
-	22, // 80: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
-	24, // 81: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
-	25, // 82: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
-	26, // 83: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
-	27, // 84: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
-	28, // 85: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
-	30, // 86: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
-	33, // 87: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
-	36, // 88: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
-	37, // 89: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
-	41, // 90: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
-	44, // 91: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
-	47, // 92: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
-	10, // 93: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
-	16, // 94: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
-	19, // 95: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
-	10, // 96: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
-	10, // 97: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
-	23, // 98: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
-	10, // 99: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
-	10, // 100: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
-	55, // 101: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
-	10, // 102: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
-	29, // 103: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
-	31, // 104: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
-	34, // 105: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
-	45, // 106: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
-	38, // 107: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
-	42, // 108: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
-	56, // 109: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
-	48, // 110: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
-	93, // [93:111] is the sub-list for method output_type
-	75, // [75:93] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	50, // 0: servo.v1.ConfigSpec.labels:type_name -> servo.v1.ConfigSpec.LabelsEntry
+	52, // 1: servo.v1.ConfigSpec.parameters:type_name -> google.protobuf.Struct
+	6,  // 2: servo.v1.ConfigSpec.trigger:type_name -> servo.v1.ConfigTrigger
+	8,  // 3: servo.v1.ConfigSpec.depends_on:type_name -> servo.v1.ConfigDependency
+	9,  // 4: servo.v1.ConfigSpec.catchup:type_name -> servo.v1.ConfigCatchup
+	10, // 5: servo.v1.ConfigSpec.retry:type_name -> servo.v1.ConfigRetry
+	5,  // 6: servo.v1.ConfigSpec.alerts:type_name -> servo.v1.ConfigAlerts
+	4,  // 7: servo.v1.ConfigSpec.partitions:type_name -> servo.v1.ConfigPartitions
+	51, // 8: servo.v1.ConfigPartitions.values:type_name -> servo.v1.ConfigPartitions.ValuesEntry
+	53, // 9: servo.v1.ConfigTrigger.anchor:type_name -> google.protobuf.Timestamp
+	7,  // 10: servo.v1.ConfigTrigger.event:type_name -> servo.v1.ConfigEvent
+	0,  // 11: servo.v1.Config.state:type_name -> servo.v1.Config.State
+	3,  // 12: servo.v1.Config.spec:type_name -> servo.v1.ConfigSpec
+	53, // 13: servo.v1.Config.paused_at:type_name -> google.protobuf.Timestamp
+	53, // 14: servo.v1.Config.rescheduled_to:type_name -> google.protobuf.Timestamp
+	53, // 15: servo.v1.Config.next_slot:type_name -> google.protobuf.Timestamp
+	53, // 16: servo.v1.Config.due_at:type_name -> google.protobuf.Timestamp
+	53, // 17: servo.v1.Config.last_slot:type_name -> google.protobuf.Timestamp
+	13, // 18: servo.v1.Config.last_run:type_name -> servo.v1.LastRun
+	53, // 19: servo.v1.Config.last_success_at:type_name -> google.protobuf.Timestamp
+	53, // 20: servo.v1.Config.created_at:type_name -> google.protobuf.Timestamp
+	53, // 21: servo.v1.Config.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 22: servo.v1.Config.recent:type_name -> servo.v1.RecentSlot
+	53, // 23: servo.v1.Config.deleted_at:type_name -> google.protobuf.Timestamp
+	53, // 24: servo.v1.RecentSlot.slot:type_name -> google.protobuf.Timestamp
+	2,  // 25: servo.v1.RecentSlot.outcome:type_name -> servo.v1.Slots.Outcome
+	54, // 26: servo.v1.RecentSlot.state:type_name -> servo.v1.Run.State
+	54, // 27: servo.v1.LastRun.state:type_name -> servo.v1.Run.State
+	53, // 28: servo.v1.LastRun.finished_at:type_name -> google.protobuf.Timestamp
+	3,  // 29: servo.v1.CreateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	3,  // 30: servo.v1.ConfigInput.spec:type_name -> servo.v1.ConfigSpec
+	15, // 31: servo.v1.ApplyConfigsRequest.configs:type_name -> servo.v1.ConfigInput
+	18, // 32: servo.v1.ApplyConfigsResponse.configs:type_name -> servo.v1.AppliedConfig
+	1,  // 33: servo.v1.AppliedConfig.action:type_name -> servo.v1.AppliedConfig.Action
+	52, // 34: servo.v1.AppliedConfig.before:type_name -> google.protobuf.Struct
+	52, // 35: servo.v1.AppliedConfig.after:type_name -> google.protobuf.Struct
+	0,  // 36: servo.v1.ListConfigsRequest.state:type_name -> servo.v1.Config.State
+	11, // 37: servo.v1.ListConfigsResponse.configs:type_name -> servo.v1.Config
+	3,  // 38: servo.v1.UpdateConfigRequest.spec:type_name -> servo.v1.ConfigSpec
+	55, // 39: servo.v1.UpdateConfigRequest.update_mask:type_name -> google.protobuf.FieldMask
+	56, // 40: servo.v1.TriggerConfigRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	52, // 41: servo.v1.TriggerConfigRequest.parameters:type_name -> google.protobuf.Struct
+	53, // 42: servo.v1.RescheduleConfigRequest.slot:type_name -> google.protobuf.Timestamp
+	53, // 43: servo.v1.PreviewConfigRequest.after:type_name -> google.protobuf.Timestamp
+	33, // 44: servo.v1.PreviewConfigResponse.slots:type_name -> servo.v1.PreviewedSlot
+	6,  // 45: servo.v1.PreviewScheduleRequest.trigger:type_name -> servo.v1.ConfigTrigger
+	53, // 46: servo.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	33, // 47: servo.v1.PreviewScheduleResponse.slots:type_name -> servo.v1.PreviewedSlot
+	53, // 48: servo.v1.PreviewedSlot.slot:type_name -> google.protobuf.Timestamp
+	53, // 49: servo.v1.PreviewedSlot.due_at:type_name -> google.protobuf.Timestamp
+	53, // 50: servo.v1.PreviewedSlot.interval_start:type_name -> google.protobuf.Timestamp
+	52, // 51: servo.v1.PreviewedSlot.parameters:type_name -> google.protobuf.Struct
+	36, // 52: servo.v1.ListConfigAuditResponse.entries:type_name -> servo.v1.ConfigAudit
+	53, // 53: servo.v1.ConfigAudit.at:type_name -> google.protobuf.Timestamp
+	52, // 54: servo.v1.ConfigAudit.before:type_name -> google.protobuf.Struct
+	52, // 55: servo.v1.ConfigAudit.after:type_name -> google.protobuf.Struct
+	53, // 56: servo.v1.ListSlotsRequest.from:type_name -> google.protobuf.Timestamp
+	53, // 57: servo.v1.ListSlotsRequest.to:type_name -> google.protobuf.Timestamp
+	40, // 58: servo.v1.ConfigOutcomes.days:type_name -> servo.v1.DayOutcomes
+	53, // 59: servo.v1.ConfigOutcomes.counted_from:type_name -> google.protobuf.Timestamp
+	53, // 60: servo.v1.ConfigOutcomes.counted_to:type_name -> google.protobuf.Timestamp
+	53, // 61: servo.v1.DayOutcomes.from:type_name -> google.protobuf.Timestamp
+	53, // 62: servo.v1.DayOutcomes.to:type_name -> google.protobuf.Timestamp
+	41, // 63: servo.v1.DayOutcomes.skipped:type_name -> servo.v1.SkippedOutcome
+	2,  // 64: servo.v1.SkippedOutcome.outcome:type_name -> servo.v1.Slots.Outcome
+	53, // 65: servo.v1.FindHolesResponse.decided_until:type_name -> google.protobuf.Timestamp
+	44, // 66: servo.v1.FindHolesResponse.holes:type_name -> servo.v1.Hole
+	53, // 67: servo.v1.Hole.from:type_name -> google.protobuf.Timestamp
+	53, // 68: servo.v1.Hole.to:type_name -> google.protobuf.Timestamp
+	47, // 69: servo.v1.ListSlotsResponse.slots:type_name -> servo.v1.Slots
+	53, // 70: servo.v1.Slots.from:type_name -> google.protobuf.Timestamp
+	53, // 71: servo.v1.Slots.to:type_name -> google.protobuf.Timestamp
+	2,  // 72: servo.v1.Slots.outcome:type_name -> servo.v1.Slots.Outcome
+	53, // 73: servo.v1.Slots.decided_at:type_name -> google.protobuf.Timestamp
+	54, // 74: servo.v1.Slots.state:type_name -> servo.v1.Run.State
+	56, // 75: servo.v1.TickRequest.max_processing_time:type_name -> google.protobuf.Duration
+	56, // 76: servo.v1.TickResponse.processing_time:type_name -> google.protobuf.Duration
+	14, // 77: servo.v1.ConfigService.CreateConfig:input_type -> servo.v1.CreateConfigRequest
+	16, // 78: servo.v1.ConfigService.ApplyConfigs:input_type -> servo.v1.ApplyConfigsRequest
+	19, // 79: servo.v1.ConfigService.ListConfigs:input_type -> servo.v1.ListConfigsRequest
+	21, // 80: servo.v1.ConfigService.GetConfig:input_type -> servo.v1.GetConfigRequest
+	22, // 81: servo.v1.ConfigService.UpdateConfig:input_type -> servo.v1.UpdateConfigRequest
+	23, // 82: servo.v1.ConfigService.DeleteConfig:input_type -> servo.v1.DeleteConfigRequest
+	25, // 83: servo.v1.ConfigService.PauseConfig:input_type -> servo.v1.PauseConfigRequest
+	26, // 84: servo.v1.ConfigService.ResumeConfig:input_type -> servo.v1.ResumeConfigRequest
+	27, // 85: servo.v1.ConfigService.TriggerConfig:input_type -> servo.v1.TriggerConfigRequest
+	28, // 86: servo.v1.ConfigService.RescheduleConfig:input_type -> servo.v1.RescheduleConfigRequest
+	29, // 87: servo.v1.ConfigService.PreviewConfig:input_type -> servo.v1.PreviewConfigRequest
+	31, // 88: servo.v1.ConfigService.PreviewSchedule:input_type -> servo.v1.PreviewScheduleRequest
+	34, // 89: servo.v1.ConfigService.ListConfigAudit:input_type -> servo.v1.ListConfigAuditRequest
+	37, // 90: servo.v1.ConfigService.ListSlots:input_type -> servo.v1.ListSlotsRequest
+	38, // 91: servo.v1.ConfigService.GetOutcomes:input_type -> servo.v1.GetOutcomesRequest
+	42, // 92: servo.v1.ConfigService.FindHoles:input_type -> servo.v1.FindHolesRequest
+	45, // 93: servo.v1.ConfigService.ExplainConfig:input_type -> servo.v1.ExplainConfigRequest
+	48, // 94: servo.v1.SchedulerService.Tick:input_type -> servo.v1.TickRequest
+	11, // 95: servo.v1.ConfigService.CreateConfig:output_type -> servo.v1.Config
+	17, // 96: servo.v1.ConfigService.ApplyConfigs:output_type -> servo.v1.ApplyConfigsResponse
+	20, // 97: servo.v1.ConfigService.ListConfigs:output_type -> servo.v1.ListConfigsResponse
+	11, // 98: servo.v1.ConfigService.GetConfig:output_type -> servo.v1.Config
+	11, // 99: servo.v1.ConfigService.UpdateConfig:output_type -> servo.v1.Config
+	24, // 100: servo.v1.ConfigService.DeleteConfig:output_type -> servo.v1.DeleteConfigResponse
+	11, // 101: servo.v1.ConfigService.PauseConfig:output_type -> servo.v1.Config
+	11, // 102: servo.v1.ConfigService.ResumeConfig:output_type -> servo.v1.Config
+	57, // 103: servo.v1.ConfigService.TriggerConfig:output_type -> servo.v1.TriggerRunResponse
+	11, // 104: servo.v1.ConfigService.RescheduleConfig:output_type -> servo.v1.Config
+	30, // 105: servo.v1.ConfigService.PreviewConfig:output_type -> servo.v1.PreviewConfigResponse
+	32, // 106: servo.v1.ConfigService.PreviewSchedule:output_type -> servo.v1.PreviewScheduleResponse
+	35, // 107: servo.v1.ConfigService.ListConfigAudit:output_type -> servo.v1.ListConfigAuditResponse
+	46, // 108: servo.v1.ConfigService.ListSlots:output_type -> servo.v1.ListSlotsResponse
+	39, // 109: servo.v1.ConfigService.GetOutcomes:output_type -> servo.v1.ConfigOutcomes
+	43, // 110: servo.v1.ConfigService.FindHoles:output_type -> servo.v1.FindHolesResponse
+	58, // 111: servo.v1.ConfigService.ExplainConfig:output_type -> servo.v1.Explanation
+	49, // 112: servo.v1.SchedulerService.Tick:output_type -> servo.v1.TickResponse
+	95, // [95:113] is the sub-list for method output_type
+	77, // [77:95] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_configs_proto_init() }
@@ -4755,18 +4888,19 @@ func file_servo_v1_configs_proto_init() {
 	file_servo_v1_why_proto_init()
 	file_servo_v1_configs_proto_msgTypes[0].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[1].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[5].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[2].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[6].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[10].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[7].OneofWrappers = []any{}
 	file_servo_v1_configs_proto_msgTypes[11].OneofWrappers = []any{}
-	file_servo_v1_configs_proto_msgTypes[18].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[12].OneofWrappers = []any{}
+	file_servo_v1_configs_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_configs_proto_rawDesc), len(file_servo_v1_configs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

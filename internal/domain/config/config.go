@@ -152,4 +152,7 @@ type Times struct {
 	LastRunAt     time.Time // when it ended
 	LastSuccessAt time.Time
 	Failures      int32 // consecutive ones
+	// CoveredUntil is the end of the coverage of the slots that fired; zero until one has covered
+	// partitions.
+	CoveredUntil time.Time
 }

@@ -20,12 +20,14 @@ const (
 	SkippedCatchup    Outcome = 7 // missed, and dropped by the catch-up policy
 	SkippedEdited     Outcome = 8 // between an edit or a move and the next slot after it
 	Failed            Outcome = 9 // the run could not be created
+
+	SkippedNoPartition Outcome = 10 // no partition was completed since the last slot that fired
 )
 
 var outcomes = map[Outcome]string{
 	Fired: "FIRED", SkippedOverlap: "SKIPPED_OVERLAP", SkippedPaused: "SKIPPED_PAUSED", SkippedDisabled: "SKIPPED_DISABLED",
 	SkippedQuota: "SKIPPED_QUOTA", SkippedDependency: "SKIPPED_DEPENDENCY", SkippedCatchup: "SKIPPED_CATCHUP",
-	SkippedEdited: "SKIPPED_EDITED", Failed: "ERROR",
+	SkippedEdited: "SKIPPED_EDITED", Failed: "ERROR", SkippedNoPartition: "SKIPPED_NO_PARTITION",
 }
 
 func (o Outcome) String() string { return outcomes[o] }
@@ -48,6 +50,7 @@ func (r Range) Continues(before Range) bool {
 
 // Slot is a slot that fired.
 type Slot struct {
-	At  time.Time
-	Run id.Run
+	At         time.Time
+	Run        id.Run
+	Partitions []string // that it covers, such as date=2026-01-01..2026-01-03
 }

@@ -23,6 +23,7 @@ type Spec struct {
 	Catchup    Catchup           `json:"catchup,omitzero"`
 	Jitter     asset.Duration    `json:"jitter,omitzero"` // each config has its own offset in this window
 	Retry      *asset.Retry      `json:"retry,omitempty"` // overrides the asset's policy
+	Partitions *Partitions       `json:"partitions,omitempty"`
 
 	MaxExecution           asset.Duration `json:"max_execution,omitzero"`
 	SLAStartDelay          asset.Duration `json:"sla_start_delay,omitzero"`

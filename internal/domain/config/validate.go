@@ -60,7 +60,7 @@ func (s Spec) Validate() (*schedule.Schedule, error) {
 	if s.Pipeline == "" || len(s.Pipeline) > 200 {
 		return nil, fault.Invalid("pipeline", "must name a pipeline of the workspace", "list them with servo deployments get")
 	}
-	for _, check := range []func() error{s.checkLabels, s.checkParameters, s.checkNumbers, s.checkDependency, s.checkPolicies} {
+	for _, check := range []func() error{s.checkLabels, s.checkParameters, s.checkNumbers, s.checkDependency, s.checkPolicies, s.checkPartitions} {
 		if err := check(); err != nil {
 			return nil, err
 		}

@@ -268,3 +268,47 @@ func (s *Scheme) timeValue(field string, d Dimension, value string) (Range, erro
 	}
 	return spelled.overlap(Range{ordinal, ordinal}, s.calendar), nil
 }
+
+// Select returns the partitions with these ordinals of time, or with all values of an axis without
+// time. Values restrict the other dimensions.
+func (s *Scheme) Select(time Ranges, values map[string]string) (Set, error) {
+	series, err := s.seriesOf(func(d Dimension) ([]string, error) {
+		value, named := values[d.Name]
+		if !named {
+			return s.valuesOf(d), nil
+		}
+		_, err := s.ordinalOf("partitions", d, value)
+		return []string{value}, err
+	})
+	if err != nil {
+		return Set{}, err
+	}
+	ranges := time
+	switch {
+	case s.axis < 0:
+		ranges = Ranges{{0, 0}}
+	case !s.Timed():
+		d := s.dimensions[s.axis]
+		if ranges = s.values.numbers(d.Source); values[d.Name] != "" {
+			ordinal, err := s.ordinalOf("partitions", d, values[d.Name])
+			if err != nil {
+				return Set{}, err
+			}
+			ranges = Ranges{{ordinal, ordinal}}
+		}
+	}
+	var set Set
+	for _, name := range series {
+		set.put(name, ranges)
+	}
+	return set, nil
+}
+
+// Title names a range of the axis as a selection does: date=2026-01-01..2026-01-03.
+func (s *Scheme) Title(r Range) string {
+	value := s.axisValue(r.First)
+	if r.Last != r.First {
+		value += ".." + s.axisValue(r.Last)
+	}
+	return s.dimensions[s.axis].Name + "=" + value
+}

@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/config"
+	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/schedule"
 	"go.arco.dev/servo/internal/edge/intercept"
 	"go.arco.dev/servo/internal/engine"
@@ -308,6 +309,7 @@ func (s configService) TriggerConfig(ctx context.Context, req *servov1.TriggerCo
 	triggered, err := s.engine.TriggerConfig(ctx, found.Tenant, found.ID, engine.Trigger{
 		TriggeredBy: intercept.Caller(ctx).Actor, Note: req.GetNote(), IdempotencyKey: key, Meta: intercept.Meta(ctx), Parameters: parameters,
 		WaitForLock: req.GetWaitForLock().AsDuration(), WaitForQuota: req.GetWaitForQuota(), Queue: req.GetQueue(),
+		Partitions: req.GetPartitions(),
 	})
 	if err != nil {
 		return nil, err
@@ -343,7 +345,38 @@ func (s configService) PreviewConfig(ctx context.Context, req *servov1.PreviewCo
 	if count == 0 {
 		count = defaultPreview
 	}
-	return preview(found, after, count)
+	answer, err := preview(found, after, count)
+	if err != nil {
+		return nil, err
+	}
+	return answer, s.previewPartitions(ctx, found, answer)
+}
+
+// previewPartitions adds the partitions that each slot covers if all of them fire.
+func (s configService) previewPartitions(ctx context.Context, c store.ConfigView, answer *servov1.PreviewConfigResponse) error {
+	active, err := s.manifests.active(ctx, c.Tenant, c.WorkspaceName)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) {
+		return nil // without code there are no partitions
+	}
+	if err != nil {
+		return err
+	}
+	schemes := active.planner.SchemesOf(plan.Request{Pipeline: c.Spec.Pipeline})
+	if len(schemes) == 0 {
+		return nil
+	}
+	of, covered := c.Config, c.CoveredUntil
+	if c.LastSlot.After(of.CreatedAt) {
+		of.CreatedAt = c.LastSlot
+	}
+	for _, slot := range answer.GetSlots() {
+		coverage := of.Cover(schemes, covered, slot.GetSlot().AsTime())
+		if slot.NoPartition = coverage.None; coverage.None {
+			continue
+		}
+		slot.Partitions, covered = coverage.Names(schemes), coverage.Until
+	}
+	return nil
 }
 
 // preview lists the slots after a time. A rescheduled slot replaces the slots before it.

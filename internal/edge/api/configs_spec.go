@@ -75,6 +75,9 @@ func specOf(path string, p *servov1.ConfigSpec) (config.Spec, error) {
 	if len(p.GetLabels()) > 0 {
 		s.Labels = p.GetLabels()
 	}
+	if parts := p.GetPartitions(); proto.Size(parts) > 0 {
+		s.Partitions = &config.Partitions{Max: int(parts.GetMaxPartitions()), Values: parts.GetValues()}
+	}
 	if a := p.GetAlerts(); proto.Size(a) > 0 {
 		s.Alerts = &config.Alerts{Failures: int(a.GetFailures()), MediumFailures: int(a.GetMediumFailures())}
 	}
@@ -227,6 +230,9 @@ func specToProto(s config.Spec) (*servov1.ConfigSpec, error) {
 		Overlap: string(s.Overlap), MaxOverlap: number(s.MaxOverlap), Jitter: durationText(s.Jitter),
 		Catchup:      &servov1.ConfigCatchup{Policy: string(s.Catchup.Policy), MaxSlots: number(s.Catchup.MaxSlots), Window: durationText(s.Catchup.Window)},
 		MaxExecution: durationText(s.MaxExecution), SlaStartDelay: durationText(s.SLAStartDelay), MaxConsecutiveFailures: number(s.MaxConsecutiveFailures),
+	}
+	if parts := s.Partitions; parts != nil {
+		out.Partitions = &servov1.ConfigPartitions{MaxPartitions: number(parts.Max), Values: parts.Values}
 	}
 	if a := s.Alerts; a != nil {
 		out.Alerts = &servov1.ConfigAlerts{Failures: number(a.Failures), MediumFailures: number(a.MediumFailures)}

@@ -60,7 +60,7 @@ func (s configService) ListSlots(ctx context.Context, req *servov1.ListSlotsRequ
 func slotsToProto(e store.LedgerEntry, states map[id.Run]run.State) *servov1.Slots {
 	out := &servov1.Slots{
 		From: timestamp(e.From), To: timestamp(e.To), Count: e.Slots, Outcome: servov1.Slots_Outcome(e.Outcome), Reason: e.Reason,
-		ConfigVersion: e.Version, DecidedAt: timestamp(e.DecidedAt), DecidedBy: e.DecidedBy,
+		ConfigVersion: e.Version, DecidedAt: timestamp(e.DecidedAt), DecidedBy: e.DecidedBy, Partitions: e.Partitions,
 	}
 	if e.Run != nil {
 		out.Run = e.Run.String()

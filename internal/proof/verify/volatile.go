@@ -59,6 +59,7 @@ func Volatile() []string {
 		"configs.last_run_at",
 		"configs.last_success_at",
 		"configs.failures",
+		"configs.covered_until",
 		"slots.*",
 		"slot_ranges.*",
 		// results of runs that the scheduler has not processed yet

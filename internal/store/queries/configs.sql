@@ -24,12 +24,13 @@ SET    decided_until = n.decided_until, next_slot = nullif(n.next_slot, '0001-01
        zone_data = n.zone_data, range_from = nullif(n.range_from, '0001-01-01 00:00:00+00'), failures = n.failures,
        last_slot = nullif(n.last_slot, '0001-01-01 00:00:00+00'), last_run_id = nullif(n.last_run_id, '00000000-0000-0000-0000-000000000000'),
        last_run_state = nullif(n.last_run_state, 0), last_run_at = nullif(n.last_run_at, '0001-01-01 00:00:00+00'),
-       last_success_at = nullif(n.last_success_at, '0001-01-01 00:00:00+00')
+       last_success_at = nullif(n.last_success_at, '0001-01-01 00:00:00+00'), covered_until = nullif(n.covered_until, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id, unnest(@decided_untils::timestamptz[]) AS decided_until,
                unnest(@next_slots::timestamptz[]) AS next_slot, unnest(@due_ats::timestamptz[]) AS due_at, unnest(@zone_datas::text[]) AS zone_data,
                unnest(@range_froms::timestamptz[]) AS range_from, unnest(@failures::int[]) AS failures, unnest(@last_slots::timestamptz[]) AS last_slot,
                unnest(@last_run_ids::uuid[]) AS last_run_id, unnest(@last_run_states::smallint[]) AS last_run_state,
-               unnest(@last_run_ats::timestamptz[]) AS last_run_at, unnest(@last_success_ats::timestamptz[]) AS last_success_at) AS n
+               unnest(@last_run_ats::timestamptz[]) AS last_run_at, unnest(@last_success_ats::timestamptz[]) AS last_success_at,
+               unnest(@covered_untils::timestamptz[]) AS covered_until) AS n
 WHERE  c.tenant_id = ANY (ARRAY[n.tenant_id]) AND c.id = n.id;
 
 -- name: LockDueConfigs :many
@@ -37,7 +38,7 @@ WHERE  c.tenant_id = ANY (ARRAY[n.tenant_id]) AND c.id = n.id;
 -- depend on. Skips locked rows.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT x.* FROM servo.configs x WHERE x.due_at <= @now::timestamptz ORDER BY x.due_at, x.id LIMIT @most::int FOR NO KEY UPDATE SKIP LOCKED) AS c
@@ -51,7 +52,7 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
 -- Configs by id, in the order of ids. Other transactions that decide about their slots wait.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
@@ -66,7 +67,7 @@ LEFT   JOIN LATERAL (SELECT x.last_success_at FROM servo.configs x
 -- The same, but skips locked rows.
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id ORDER BY 2) AS n
@@ -115,8 +116,10 @@ JOIN   LATERAL (SELECT x.run_id FROM servo.live_runs x
                 WHERE x.tenant_id = n.tenant_id AND x.config_id = n.config_id AND x.wait_key <> '' LIMIT @most::int) AS l ON true;
 
 -- name: InsertSlots :exec
-INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by)
-SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@slot_ats::timestamptz[]), unnest(@run_ids::uuid[]), @now::timestamptz, @decided_by::text;
+-- partitions are lists as text, one on each line
+INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by, partitions)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@config_ids::uuid[]), unnest(@slot_ats::timestamptz[]), unnest(@run_ids::uuid[]), @now::timestamptz, @decided_by::text,
+       string_to_array(nullif(unnest(@partitions::text[]), ''), E'\n');
 
 -- name: UpsertSlotRanges :exec
 -- A range that continues the one before it is in the same row.

@@ -101,19 +101,19 @@ SELECT c.kind::text AS kind, c.tenant_id::uuid AS tenant_id, c.about_id::uuid AS
        c.count::int AS count, coalesce(c.since, $1::timestamptz)::timestamptz AS since, c.reason::text AS reason
 FROM  (
     SELECT 'PIPELINE_FAILED' AS kind, f.tenant_id, f.id AS about_id, w.name AS workspace, f.name, f.failures AS count, f.updated_at AS since, '' AS reason
-    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template, covered_until FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
             AND   x.failures >= coalesce((x.spec->'alerts'->>'failures')::int, 1)
             AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
     UNION ALL
     SELECT 'PIPELINE_FAILING', f.tenant_id, f.id, w.name, f.name, f.failures, f.updated_at, ''
-    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
+    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template, covered_until FROM servo.configs x WHERE x.failures > 0 AND x.deleted_at IS NULL
             AND   x.failures >= coalesce((x.spec->'alerts'->>'medium_failures')::int, greatest(3, (x.spec->'alerts'->>'failures')::int))
             AND   (x.enabled OR x.failures >= (x.spec->>'max_consecutive_failures')::int)) AS f
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = f.tenant_id AND y.id = f.workspace_id OFFSET 0) AS w ON true
     UNION ALL
     SELECT 'PIPELINE_DISABLED', d.tenant_id, d.id, w.name, d.name, d.failures, d.updated_at, d.disabled_reason
-    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template FROM servo.configs x WHERE NOT x.enabled AND x.failures > 0 AND x.deleted_at IS NULL
+    FROM   (SELECT tenant_id, id, workspace_id, name, version, pipeline, labels, spec, enabled, disabled_reason, paused_at, pause_note, moved_to, created_by, created_at, updated_at, deleted_at, decided_until, next_slot, due_at, zone_data, range_from, last_slot, last_run_id, last_run_state, last_run_at, last_success_at, failures, after_config, on_event, depends_on, template, covered_until FROM servo.configs x WHERE NOT x.enabled AND x.failures > 0 AND x.deleted_at IS NULL
             AND   x.failures >= (x.spec->>'max_consecutive_failures')::int) AS d
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = d.tenant_id AND y.id = d.workspace_id OFFSET 0) AS w ON true
     UNION ALL

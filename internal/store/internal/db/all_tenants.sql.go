@@ -14,7 +14,7 @@ import (
 )
 
 const AllConfigs = `-- name: AllConfigs :many
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, c.covered_until, w.name AS workspace
 FROM   servo.configs c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 WHERE  (c.tenant_id, c.id) > ($1::uuid, $2::uuid) AND (c.deleted_at IS NOT NULL) = $3::bool
@@ -100,6 +100,7 @@ func (q *Queries) AllConfigs(ctx context.Context, arg AllConfigsParams) ([]AllCo
 			&i.ServoConfig.OnEvent,
 			&i.ServoConfig.DependsOn,
 			&i.ServoConfig.Template,
+			&i.ServoConfig.CoveredUntil,
 			&i.Workspace,
 		); err != nil {
 			return nil, err

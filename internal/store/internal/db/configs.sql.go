@@ -126,7 +126,7 @@ func (q *Queries) ConfigEdges(ctx context.Context, arg ConfigEdgesParams) ([]Con
 const ConfigIDs = `-- name: ConfigIDs :many
 SELECT c.tenant_id, c.workspace_id, c.name, c.id
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS workspace_id, unnest($3::text[]) AS name) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template, x.covered_until FROM servo.configs x
                 WHERE x.tenant_id = n.tenant_id AND x.workspace_id = n.workspace_id AND x.name = n.name AND x.deleted_at IS NULL OFFSET 0) AS c ON true
 `
 
@@ -273,19 +273,22 @@ func (q *Queries) InsertConfigResults(ctx context.Context, arg InsertConfigResul
 }
 
 const InsertSlots = `-- name: InsertSlots :exec
-INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::uuid[]), $5::timestamptz, $6::text
+INSERT INTO servo.slots (tenant_id, config_id, slot_at, run_id, decided_at, decided_by, partitions)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::uuid[]), $5::timestamptz, $6::text,
+       string_to_array(nullif(unnest($7::text[]), ''), E'\n')
 `
 
 type InsertSlotsParams struct {
-	TenantIds []uuid.UUID `db:"tenant_ids"`
-	ConfigIds []uuid.UUID `db:"config_ids"`
-	SlotAts   []time.Time `db:"slot_ats"`
-	RunIds    []uuid.UUID `db:"run_ids"`
-	Now       time.Time   `db:"now"`
-	DecidedBy string      `db:"decided_by"`
+	TenantIds  []uuid.UUID `db:"tenant_ids"`
+	ConfigIds  []uuid.UUID `db:"config_ids"`
+	SlotAts    []time.Time `db:"slot_ats"`
+	RunIds     []uuid.UUID `db:"run_ids"`
+	Now        time.Time   `db:"now"`
+	DecidedBy  string      `db:"decided_by"`
+	Partitions []string    `db:"partitions"`
 }
 
+// partitions are lists as text, one on each line
 func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error {
 	_, err := q.db.Exec(ctx, InsertSlots,
 		arg.TenantIds,
@@ -294,6 +297,7 @@ func (q *Queries) InsertSlots(ctx context.Context, arg InsertSlotsParams) error 
 		arg.RunIds,
 		arg.Now,
 		arg.DecidedBy,
+		arg.Partitions,
 	)
 	return err
 }
@@ -411,11 +415,11 @@ func (q *Queries) LiveOfConfigs(ctx context.Context, arg LiveOfConfigsParams) ([
 const LockConfigs = `-- name: LockConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS c ON true
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template, x.covered_until FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS c ON true
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
                      WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
@@ -455,6 +459,7 @@ type LockConfigsRow struct {
 	LastRunAt           *time.Time      `db:"last_run_at"`
 	LastSuccessAt       *time.Time      `db:"last_success_at"`
 	Failures            int32           `db:"failures"`
+	CoveredUntil        *time.Time      `db:"covered_until"`
 	Workspace           string          `db:"workspace"`
 	RangeOutcome        int16           `db:"range_outcome"`
 	RangeReason         string          `db:"range_reason"`
@@ -500,6 +505,7 @@ func (q *Queries) LockConfigs(ctx context.Context, arg LockConfigsParams) ([]Loc
 			&i.LastRunAt,
 			&i.LastSuccessAt,
 			&i.Failures,
+			&i.CoveredUntil,
 			&i.Workspace,
 			&i.RangeOutcome,
 			&i.RangeReason,
@@ -520,10 +526,10 @@ func (q *Queries) LockConfigs(ctx context.Context, arg LockConfigsParams) ([]Loc
 const LockDueConfigs = `-- name: LockDueConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
-FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at, x.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED) AS c
+FROM   (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template, x.covered_until FROM servo.configs x WHERE x.due_at <= $1::timestamptz ORDER BY x.due_at, x.id LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED) AS c
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
                      WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
@@ -563,6 +569,7 @@ type LockDueConfigsRow struct {
 	LastRunAt           *time.Time      `db:"last_run_at"`
 	LastSuccessAt       *time.Time      `db:"last_success_at"`
 	Failures            int32           `db:"failures"`
+	CoveredUntil        *time.Time      `db:"covered_until"`
 	Workspace           string          `db:"workspace"`
 	RangeOutcome        int16           `db:"range_outcome"`
 	RangeReason         string          `db:"range_reason"`
@@ -609,6 +616,7 @@ func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) 
 			&i.LastRunAt,
 			&i.LastSuccessAt,
 			&i.Failures,
+			&i.CoveredUntil,
 			&i.Workspace,
 			&i.RangeOutcome,
 			&i.RangeReason,
@@ -629,11 +637,11 @@ func (q *Queries) LockDueConfigs(ctx context.Context, arg LockDueConfigsParams) 
 const LockFreeConfigs = `-- name: LockFreeConfigs :many
 SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to,
        c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from,
-       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures,
+       c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.covered_until,
        w.name AS workspace, coalesce(r.outcome, 0)::smallint AS range_outcome, coalesce(r.reason, '')::text AS range_reason,
        coalesce(r.config_version, 0)::int AS range_version, r.run_id AS range_run_id, d.last_success_at AS dependency_success_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE SKIP LOCKED) AS c ON true
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.name, x.version, x.pipeline, x.labels, x.spec, x.enabled, x.disabled_reason, x.paused_at, x.pause_note, x.moved_to, x.created_by, x.created_at, x.updated_at, x.deleted_at, x.decided_until, x.next_slot, x.due_at, x.zone_data, x.range_from, x.last_slot, x.last_run_id, x.last_run_state, x.last_run_at, x.last_success_at, x.failures, x.after_config, x.on_event, x.depends_on, x.template, x.covered_until FROM servo.configs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE SKIP LOCKED) AS c ON true
 JOIN   LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = c.tenant_id AND x.id = c.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT x.outcome, x.reason, x.config_version, x.run_id FROM servo.slot_ranges x
                      WHERE x.tenant_id = c.tenant_id AND x.config_id = c.id AND x.from_at = c.range_from OFFSET 0) AS r ON true
@@ -673,6 +681,7 @@ type LockFreeConfigsRow struct {
 	LastRunAt           *time.Time      `db:"last_run_at"`
 	LastSuccessAt       *time.Time      `db:"last_success_at"`
 	Failures            int32           `db:"failures"`
+	CoveredUntil        *time.Time      `db:"covered_until"`
 	Workspace           string          `db:"workspace"`
 	RangeOutcome        int16           `db:"range_outcome"`
 	RangeReason         string          `db:"range_reason"`
@@ -718,6 +727,7 @@ func (q *Queries) LockFreeConfigs(ctx context.Context, arg LockFreeConfigsParams
 			&i.LastRunAt,
 			&i.LastSuccessAt,
 			&i.Failures,
+			&i.CoveredUntil,
 			&i.Workspace,
 			&i.RangeOutcome,
 			&i.RangeReason,
@@ -742,12 +752,13 @@ SET    decided_until = n.decided_until, next_slot = nullif(n.next_slot, '0001-01
        zone_data = n.zone_data, range_from = nullif(n.range_from, '0001-01-01 00:00:00+00'), failures = n.failures,
        last_slot = nullif(n.last_slot, '0001-01-01 00:00:00+00'), last_run_id = nullif(n.last_run_id, '00000000-0000-0000-0000-000000000000'),
        last_run_state = nullif(n.last_run_state, 0), last_run_at = nullif(n.last_run_at, '0001-01-01 00:00:00+00'),
-       last_success_at = nullif(n.last_success_at, '0001-01-01 00:00:00+00')
+       last_success_at = nullif(n.last_success_at, '0001-01-01 00:00:00+00'), covered_until = nullif(n.covered_until, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS decided_until,
                unnest($4::timestamptz[]) AS next_slot, unnest($5::timestamptz[]) AS due_at, unnest($6::text[]) AS zone_data,
                unnest($7::timestamptz[]) AS range_from, unnest($8::int[]) AS failures, unnest($9::timestamptz[]) AS last_slot,
                unnest($10::uuid[]) AS last_run_id, unnest($11::smallint[]) AS last_run_state,
-               unnest($12::timestamptz[]) AS last_run_at, unnest($13::timestamptz[]) AS last_success_at) AS n
+               unnest($12::timestamptz[]) AS last_run_at, unnest($13::timestamptz[]) AS last_success_at,
+               unnest($14::timestamptz[]) AS covered_until) AS n
 WHERE  c.tenant_id = ANY (ARRAY[n.tenant_id]) AND c.id = n.id
 `
 
@@ -765,6 +776,7 @@ type MoveConfigsParams struct {
 	LastRunStates  []int16     `db:"last_run_states"`
 	LastRunAts     []time.Time `db:"last_run_ats"`
 	LastSuccessAts []time.Time `db:"last_success_ats"`
+	CoveredUntils  []time.Time `db:"covered_untils"`
 }
 
 // The next slots and last runs of locked configs after slots were decided.
@@ -783,6 +795,7 @@ func (q *Queries) MoveConfigs(ctx context.Context, arg MoveConfigsParams) error 
 		arg.LastRunStates,
 		arg.LastRunAts,
 		arg.LastSuccessAts,
+		arg.CoveredUntils,
 	)
 	return err
 }

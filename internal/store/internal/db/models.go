@@ -184,6 +184,7 @@ type ServoConfig struct {
 	OnEvent        *string         `db:"on_event"`
 	DependsOn      *string         `db:"depends_on"`
 	Template       *string         `db:"template"`
+	CoveredUntil   *time.Time      `db:"covered_until"`
 }
 
 type ServoConfigResult struct {
@@ -610,12 +611,13 @@ type ServoSigningKey struct {
 }
 
 type ServoSlot struct {
-	TenantID  uuid.UUID `db:"tenant_id"`
-	ConfigID  uuid.UUID `db:"config_id"`
-	SlotAt    time.Time `db:"slot_at"`
-	RunID     uuid.UUID `db:"run_id"`
-	DecidedAt time.Time `db:"decided_at"`
-	DecidedBy string    `db:"decided_by"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+	ConfigID   uuid.UUID `db:"config_id"`
+	SlotAt     time.Time `db:"slot_at"`
+	RunID      uuid.UUID `db:"run_id"`
+	DecidedAt  time.Time `db:"decided_at"`
+	DecidedBy  string    `db:"decided_by"`
+	Partitions []string  `db:"partitions"`
 }
 
 type ServoSlotRange struct {

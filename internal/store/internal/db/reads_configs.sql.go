@@ -90,7 +90,7 @@ func (q *Queries) ConfigEvents(ctx context.Context, arg ConfigEventsParams) ([]C
 
 const GetConfig = `-- name: GetConfig :one
 
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, c.covered_until, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
 WHERE  c.tenant_id = $1::uuid AND c.id = $2::uuid AND ($3::bool OR c.deleted_at IS NULL)
@@ -144,13 +144,14 @@ func (q *Queries) GetConfig(ctx context.Context, arg GetConfigParams) (GetConfig
 		&i.ServoConfig.OnEvent,
 		&i.ServoConfig.DependsOn,
 		&i.ServoConfig.Template,
+		&i.ServoConfig.CoveredUntil,
 		&i.Workspace,
 	)
 	return i, err
 }
 
 const GetConfigByName = `-- name: GetConfigByName :one
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, c.covered_until, w.name AS workspace
 FROM   servo.workspaces w
 JOIN   servo.configs c ON c.tenant_id = w.tenant_id AND c.workspace_id = w.id AND c.name = $1::text AND c.deleted_at IS NULL
 WHERE  w.tenant_id = $2::uuid AND w.name = $3::text
@@ -203,6 +204,7 @@ func (q *Queries) GetConfigByName(ctx context.Context, arg GetConfigByNameParams
 		&i.ServoConfig.OnEvent,
 		&i.ServoConfig.DependsOn,
 		&i.ServoConfig.Template,
+		&i.ServoConfig.CoveredUntil,
 		&i.Workspace,
 	)
 	return i, err
@@ -250,7 +252,7 @@ func (q *Queries) GetEvent(ctx context.Context, arg GetEventParams) (GetEventRow
 }
 
 const ListConfigs = `-- name: ListConfigs :many
-SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, w.name AS workspace
+SELECT c.tenant_id, c.id, c.workspace_id, c.name, c.version, c.pipeline, c.labels, c.spec, c.enabled, c.disabled_reason, c.paused_at, c.pause_note, c.moved_to, c.created_by, c.created_at, c.updated_at, c.deleted_at, c.decided_until, c.next_slot, c.due_at, c.zone_data, c.range_from, c.last_slot, c.last_run_id, c.last_run_state, c.last_run_at, c.last_success_at, c.failures, c.after_config, c.on_event, c.depends_on, c.template, c.covered_until, w.name AS workspace
 FROM   servo.configs c
 JOIN   servo.workspaces w ON w.tenant_id = c.tenant_id AND w.id = c.workspace_id
 WHERE  c.tenant_id = $1::uuid AND c.id > $2::uuid AND (c.deleted_at IS NOT NULL) = $3::bool
@@ -335,6 +337,7 @@ func (q *Queries) ListConfigs(ctx context.Context, arg ListConfigsParams) ([]Lis
 			&i.ServoConfig.OnEvent,
 			&i.ServoConfig.DependsOn,
 			&i.ServoConfig.Template,
+			&i.ServoConfig.CoveredUntil,
 			&i.Workspace,
 		); err != nil {
 			return nil, err
@@ -400,7 +403,7 @@ func (q *Queries) ListSlotRanges(ctx context.Context, arg ListSlotRangesParams) 
 }
 
 const ListSlots = `-- name: ListSlots :many
-SELECT s.tenant_id, s.config_id, s.slot_at, s.run_id, s.decided_at, s.decided_by FROM servo.slots s
+SELECT s.tenant_id, s.config_id, s.slot_at, s.run_id, s.decided_at, s.decided_by, s.partitions FROM servo.slots s
 WHERE  s.tenant_id = $1::uuid AND s.config_id = $2::uuid AND s.slot_at >= $3::timestamptz AND s.slot_at < $4::timestamptz
 ORDER  BY s.slot_at DESC LIMIT $5::int
 `
@@ -435,6 +438,7 @@ func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ServoSl
 			&i.RunID,
 			&i.DecidedAt,
 			&i.DecidedBy,
+			&i.Partitions,
 		); err != nil {
 			return nil, err
 		}
