@@ -77,7 +77,7 @@ test/race: setup $(bin)/gotestsum ## run the tests, with the race detector where
 
 # The calls that depend on how connections are used: prepared statements, roles that are set in a
 # transaction, notifications, streams.
-pooled := ^(TestTrigger|TestClaim|TestReport|TestHeartbeat|TestCancelAndRetry|TestConfigs|TestApplyConfigs|TestTenants|TestWatch|TestStreams|TestEvents|TestKeyService|TestKeysOfCalls|TestLogs|TestFewConnections|TestCommitsThatAreCut|TestEveryChangeIsMadeOnce|TestUnheldLeases|TestQuotas|TestRates|TestListRuns|TestListTasks)
+pooled := ^(TestTrigger|TestClaim|TestReport|TestHeartbeat|TestCancelAndRetry|TestConfigs|TestApplyConfigs|TestTenants|TestWatch|TestStreams|TestEvents|TestKeyService|TestKeysOfCalls|TestLogs|TestFewConnections|TestCommitsThatAreCut|TestChangesAreIdempotent|TestUnheldLeases|TestQuotas|TestRates|TestListRuns|TestListTasks)
 .PHONY: test/pooler
 test/pooler: setup $(bin)/gotestsum ## run a part of the API's tests through PgBouncer in transaction mode
 	SERVO_TEST_PGBOUNCER=1 $(gotestsum) -- -timeout $(timeout) -vet=off -ldflags=-w -run '$(pooled)' ./internal/edge/api

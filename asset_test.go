@@ -19,7 +19,7 @@ func TestAsset(t *testing.T) {
 	t.Parallel()
 	fine := func(context.Context, *servo.Task, servo.None) (servo.None, error) { return servo.None{}, nil }
 
-	t.Run("mistakes in a program are told at its start", func(t *testing.T) {
+	t.Run("mistakes in a program are reported at its start", func(t *testing.T) {
 		t.Parallel()
 		w := servo.NewWorker(servo.WorkerOptions{})
 		servo.Asset(w, "gold/a", fine)
@@ -39,7 +39,7 @@ func TestAsset(t *testing.T) {
 		require.PanicsWithValue(t, "servo: asset gold/a is registered after the worker was started", func() { servo.Asset(w, "gold/a", fine) })
 	})
 
-	t.Run("options that cannot work are told by Run", func(t *testing.T) {
+	t.Run("invalid options are reported by Run", func(t *testing.T) {
 		t.Parallel()
 		require.True(t, client.Is(servo.NewWorker(servo.WorkerOptions{Server: "nonsense"}).Run(t.Context()), client.InvalidArgument))
 		require.True(t, fault.Is(servo.NewWorker(servo.WorkerOptions{Concurrency: -1}).Run(t.Context()), fault.InvalidArgument))
@@ -59,7 +59,7 @@ func TestError(t *testing.T) {
 		require.Equal(t, servo.NetworkError, coded.Code)
 	})
 
-	t.Run("an error says at least its code", func(t *testing.T) {
+	t.Run("an error has at least its code", func(t *testing.T) {
 		t.Parallel()
 		require.EqualError(t, servo.Fail("OUT_OF_PAPER", nil), "OUT_OF_PAPER")
 	})
@@ -79,7 +79,7 @@ func TestError(t *testing.T) {
 func TestTestTask(t *testing.T) {
 	t.Parallel()
 
-	t.Run("it gives what it was given, and remembers what it was told", func(t *testing.T) {
+	t.Run("it returns its input and records its calls", func(t *testing.T) {
 		t.Parallel()
 		task := servo.NewTestTask(servo.TestInput{
 			Tenant: "acme", Asset: "gold/a", Partition: "eu", Cursor: "1",
@@ -111,7 +111,7 @@ func TestTestTask(t *testing.T) {
 		require.False(t, task.IsPartial())
 	})
 
-	t.Run("a result of another type is told as such", func(t *testing.T) {
+	t.Run("a result of another type is refused", func(t *testing.T) {
 		t.Parallel()
 		task := servo.NewTestTask(servo.TestInput{Results: map[string]any{"bronze/a": "text"}, Mapped: map[string]map[string]any{"silver/p": {"a": "x", "b": 2}}})
 		_, err := servo.Upstream[int](t.Context(), task.Task, "bronze/a")

@@ -25,7 +25,7 @@ import (
 func TestPush(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a pushed task has its parameters and upstreams, and tells how it goes", func(t *testing.T) {
+	t.Run("a pushed task has its parameters and upstreams, and reports progress", func(t *testing.T) {
 		t.Parallel()
 		p, _ := newPushPool(t, func(w *servo.Worker) {
 			servo.Asset(w, "total", func(ctx context.Context, task *servo.Task, in struct{ Region string }) (Revenue, error) {
@@ -80,7 +80,7 @@ func TestPush(t *testing.T) {
 		require.EqualValues(t, 2, ran.Load())
 	})
 
-	t.Run("what is not believed gets one answer and is not executed", func(t *testing.T) {
+	t.Run("an invalid envelope gets one answer and is not executed", func(t *testing.T) {
 		t.Parallel()
 		p, _ := newPushPool(t, func(w *servo.Worker) {
 			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { return 0, nil })
@@ -151,7 +151,7 @@ func TestPushedLife(t *testing.T) {
 		require.Equal(t, "CANCELLED", a.fail.GetError().GetCode())
 	})
 
-	t.Run("a task that is somebody else's by now is given up in silence", func(t *testing.T) {
+	t.Run("a task with a lost lease is abandoned without a report", func(t *testing.T) {
 		t.Parallel()
 		why := make(chan error, 1)
 		p, _ := newPushPool(t, func(w *servo.Worker) { servo.Asset(w, "gold/a", until(why)) })
@@ -162,7 +162,7 @@ func TestPushedLife(t *testing.T) {
 		require.Nil(t, a.fail)
 	})
 
-	t.Run("URLs that a heartbeat brings take the place of the old ones", func(t *testing.T) {
+	t.Run("URLs of a heartbeat answer replace the old ones", func(t *testing.T) {
 		t.Parallel()
 		goOn := make(chan struct{})
 		p, _ := newPushPool(t, func(w *servo.Worker) {
@@ -179,7 +179,7 @@ func TestPushedLife(t *testing.T) {
 		require.Equal(t, []int64{7, 8}, a.tokens)
 	})
 
-	t.Run("an end is said again until it is heard", func(t *testing.T) {
+	t.Run("an end is reported until it is answered", func(t *testing.T) {
 		t.Parallel()
 		p, _ := newPushPool(t, func(w *servo.Worker) {
 			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (string, error) { return "kept", nil })

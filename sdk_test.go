@@ -341,7 +341,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestStopAndGoOn(t *testing.T) {
+func TestStopAndResume(t *testing.T) {
 	t.Parallel()
 	b := setup(t, single)
 	begun := make(chan int, 10)

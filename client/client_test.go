@@ -39,7 +39,7 @@ func TestNew(t *testing.T) {
 		}
 	})
 
-	t.Run("calls are spread over all servers and go on when one is away", func(t *testing.T) {
+	t.Run("calls are spread over all servers and continue when one does not answer", func(t *testing.T) {
 		t.Parallel()
 		var fakes [2]fake
 		var servers [2]*grpc.Server
@@ -68,7 +68,7 @@ func TestNew(t *testing.T) {
 		}
 	})
 
-	t.Run("without a server a call fails when patience is over, and says where it looked", func(t *testing.T) {
+	t.Run("without a server a call fails after its patience, and names the addresses", func(t *testing.T) {
 		t.Parallel()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestNew(t *testing.T) {
 func TestProblem(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what the server says arrives whole", func(t *testing.T) {
+	t.Run("a problem of the server arrives complete", func(t *testing.T) {
 		t.Parallel()
 		values, err := structpb.NewStruct(map[string]any{"limit": 10.0})
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestRepeats(t *testing.T) {
 		require.Len(t, calls, 1)
 	})
 
-	t.Run("what would be told that the name is taken is repeated under one key", func(t *testing.T) {
+	t.Run("a create call is repeated under one key", func(t *testing.T) {
 		t.Parallel()
 		atWork := refusal(t, codes.FailedPrecondition, &servov1.Problem{Code: "CONFLICT", Message: "at work", Field: "idempotency_key", RetryAfter: durationpb.New(1)})
 		f := &fake{failures: []error{unavailable(t), atWork}}
@@ -339,7 +339,7 @@ func TestWatchRun(t *testing.T) {
 		return stream.Send(end)
 	}
 
-	t.Run("it goes on after the last event, over any number of breaks", func(t *testing.T) {
+	t.Run("it continues after the last event, over any number of broken connections", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{watch: flaky, failures: []error{nil, unavailable(t), unavailable(t)}}
 		var ids []string

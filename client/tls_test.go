@@ -29,14 +29,14 @@ func TestTLS(t *testing.T) {
 		return err
 	}
 
-	t.Run("whoever believes the authority is answered, with https:// or without", func(t *testing.T) {
+	t.Run("a client that trusts the authority connects, with https:// or without", func(t *testing.T) {
 		t.Parallel()
 		require.NoError(t, ask(t, "https://"+server.GRPC, client.TLSFiles{CA: ca.File}))
 		require.NoError(t, ask(t, server.GRPC, client.TLSFiles{CA: ca.File}))
 		require.NoError(t, ask(t, "https://"+server.GRPC+"/", client.TLSFiles{CA: ca.File, Cert: pair.Cert, Key: pair.Key}))
 	})
 
-	t.Run("an authority that this machine does not know is not believed", func(t *testing.T) {
+	t.Run("an unknown authority is refused", func(t *testing.T) {
 		t.Parallel()
 		err := ask(t, "https://"+server.GRPC, client.TLSFiles{})
 		require.True(t, client.Is(err, client.Unavailable), "%v", err)

@@ -69,7 +69,7 @@ func transforming(first cloudcost.Extract, services map[string]any) *servo.TestT
 func TestCostBilling(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what the cloud charges is what the statement says, at every step", func(t *testing.T) {
+	t.Run("the charges of the cloud equal the statement at every step", func(t *testing.T) {
 		t.Parallel()
 		a, _ := setup(t)
 		rapid.Check(t, func(t *rapid.T) {
@@ -107,7 +107,7 @@ func TestCostBilling(t *testing.T) {
 		})
 	})
 
-	t.Run("there is a task for each service of the cloud, up to yesterday if no day is said", func(t *testing.T) {
+	t.Run("there is a task for each service of the cloud, up to yesterday by default", func(t *testing.T) {
 		t.Parallel()
 		a, _ := setup(t)
 		p := params()
@@ -122,7 +122,7 @@ func TestCostBilling(t *testing.T) {
 		require.Equal(t, []string{"2026-01-31/BigQuery", "2026-01-31/CloudRun", "2026-01-31/CloudStorage", "2026-01-31/ComputeEngine"}, parts)
 	})
 
-	t.Run("progress is told day by day", func(t *testing.T) {
+	t.Run("progress is reported day by day", func(t *testing.T) {
 		t.Parallel()
 		a, _ := setup(t)
 		extracting := servo.NewTestTask(servo.TestInput{Attempt: 2, Partition: "2026-01-31/S3"})
@@ -250,7 +250,7 @@ func TestParams(t *testing.T) {
 	t.Parallel()
 	a, _ := setup(t)
 
-	t.Run("what makes no sense is final: no other attempt would mend it", func(t *testing.T) {
+	t.Run("invalid parameters are a final failure", func(t *testing.T) {
 		t.Parallel()
 		for name, spoil := range map[string]func(*cloudcost.Params){
 			"provider":   func(p *cloudcost.Params) { p.Provider = "DEC" },
@@ -269,7 +269,7 @@ func TestParams(t *testing.T) {
 		}
 	})
 
-	t.Run("an expired key fails both pipelines, and says what helps", func(t *testing.T) {
+	t.Run("an expired key fails both pipelines, with a suggested action", func(t *testing.T) {
 		t.Parallel()
 		p := params()
 		p.Credentials = "expired"
@@ -283,7 +283,7 @@ func TestParams(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 
-	t.Run("runs write the same files anew: the directory does not grow", func(t *testing.T) {
+	t.Run("runs replace the same files: the directory does not grow", func(t *testing.T) {
 		t.Parallel()
 		a, dir := setup(t)
 		for _, until := range []string{"2026-01-30", "2026-01-31"} {

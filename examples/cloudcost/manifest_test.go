@@ -63,7 +63,7 @@ func TestManifest(t *testing.T) {
 		}
 	})
 
-	t.Run("a provider that nobody knows is refused before anything runs", func(t *testing.T) {
+	t.Run("an unknown provider is refused before anything runs", func(t *testing.T) {
 		t.Parallel()
 		_, err := plan.New(m, plan.Request{Pipeline: "cost_billing", Parameters: json.RawMessage(`{"provider": "DEC", "account": "1234"}`)})
 		require.ErrorContains(t, err, "provider")
@@ -208,7 +208,7 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-func TestConfigsShowWhatTheySay(t *testing.T) {
+func TestConfigsShowTheirSettings(t *testing.T) {
 	t.Parallel()
 	all := configs(t)
 
@@ -231,7 +231,7 @@ func TestConfigsShowWhatTheySay(t *testing.T) {
 		}
 	})
 
-	t.Run("two of globex meet the gap of their zone once a year, and fire all the same", func(t *testing.T) {
+	t.Run("two configs of globex meet the clock change of their zone once a year, and fire nevertheless", func(t *testing.T) {
 		t.Parallel()
 		for _, name := range []string{"globex-azure-cost", "globex-azure-security"} {
 			s, err := all["globex"][name].schedule(t)

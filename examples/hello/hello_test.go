@@ -34,7 +34,7 @@ func TestExtracts(t *testing.T) {
 		require.NotEqual(t, first, other)
 	})
 
-	t.Run("a number that makes no sense is final: no other attempt would mend it", func(t *testing.T) {
+	t.Run("an invalid number is a final failure", func(t *testing.T) {
 		t.Parallel()
 		for _, n := range []int{-1, 201} {
 			p := params()
@@ -69,7 +69,7 @@ func TestEnriched(t *testing.T) {
 		"bronze/customers": []hello.Customer{{ID: 2, Country: "AT"}},
 	}}
 
-	t.Run("orders get the country of their customer, and progress is told on the way", func(t *testing.T) {
+	t.Run("orders get the country of their customer, and progress is reported", func(t *testing.T) {
 		t.Parallel()
 		task := servo.NewTestTask(input)
 		got, err := hello.Enriched(t.Context(), task.Task, params())

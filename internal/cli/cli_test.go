@@ -34,7 +34,7 @@ func TestMainExitCodes(t *testing.T) {
 		require.Empty(t, stderr.String())
 	})
 
-	t.Run("output that nobody takes is a failure, 1", func(t *testing.T) {
+	t.Run("output that cannot be written is a failure, 1", func(t *testing.T) {
 		t.Parallel()
 		for _, args := range [][]string{
 			{"canon", "-"},

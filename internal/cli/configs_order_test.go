@@ -31,7 +31,7 @@ func TestNamedFirst(t *testing.T) {
 		require.Len(t, namedFirst([]document{config("a", "b"), config("b", "a")}), 2, "a circle ends")
 	})
 
-	t.Run("each call is told what the calls before it save, and nothing else", func(t *testing.T) {
+	t.Run("each call sees the names that earlier calls save, and nothing else", func(t *testing.T) {
 		t.Parallel()
 		var documents []document
 		for i := range configsPerCall + 2 {

@@ -43,7 +43,7 @@ func TestProgressText(t *testing.T) {
 		require.NotContains(t, out.String(), "ATTEMPT 1")
 	})
 
-	t.Run("what is left is said as surely as it is known", func(t *testing.T) {
+	t.Run("the estimate is as precise as its data", func(t *testing.T) {
 		t.Parallel()
 		eta := timestamppb.New(now.Add(90 * time.Second))
 		require.Empty(t, left(nil, now))

@@ -46,7 +46,7 @@ func (s *story) tell(t testing.TB, task, kind, data string) string {
 
 const twoTasks = `{"pipeline": "daily", "started": true, "tasks": [{"id": "1", "ix": 0, "asset": "a/one"}, {"id": "2", "ix": 1, "asset": "a/two", "part": "eu", "up": [0]}]}`
 
-func TestBoardTellsOfBreaches(t *testing.T) {
+func TestBoardShowsBreaches(t *testing.T) {
 	t.Parallel()
 	s := newStory()
 	s.tell(t, "", "run.created", twoTasks)
@@ -54,7 +54,7 @@ func TestBoardTellsOfBreaches(t *testing.T) {
 	require.Equal(t, "run took longer than 1m00s", s.tell(t, "", "run.breached", `{"sla": "execution", "limit": 60}`))
 }
 
-func TestBoardTellsWhatHappens(t *testing.T) {
+func TestBoardShowsEvents(t *testing.T) {
 	t.Parallel()
 	s := newStory()
 	for _, step := range []struct{ task, kind, data, want string }{

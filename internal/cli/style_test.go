@@ -35,7 +35,7 @@ func TestDurations(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 
-	t.Run("columns stand under each other, whatever is in the cells", func(t *testing.T) {
+	t.Run("columns are aligned, whatever the cells contain", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			cell := rapid.Map(rapid.StringOf(rapid.SampledFrom([]rune("aß漢é👍 "))), strings.TrimSpace)

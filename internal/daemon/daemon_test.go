@@ -65,7 +65,7 @@ func refused(t *testing.T, config daemon.Config) *fault.Fault {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a server that runs is alive, ready, and says what it offers", func(t *testing.T) {
+	t.Run("a running server is healthy, ready, and lists its services", func(t *testing.T) {
 		t.Parallel()
 		s := servertest.Start(t)
 		code, _, body := get(t, s.URL+"/healthz")
@@ -180,7 +180,7 @@ func TestStart(t *testing.T) {
 		require.Equal(t, http.StatusOK, code, body)
 	})
 
-	t.Run("a database that is away is an error that says so", func(t *testing.T) {
+	t.Run("an unreachable database is a clear error", func(t *testing.T) {
 		t.Parallel()
 		proxy := servotest.Proxy(t, servotest.DB(t).URL)
 		proxy.Refuse(true)

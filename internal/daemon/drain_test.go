@@ -83,7 +83,7 @@ func (d *drained) held(t *testing.T, calls int) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 
-	t.Run("calls in flight are answered, over gRPC and REST, and then nobody is", func(t *testing.T) {
+	t.Run("calls in flight are answered, over gRPC and REST, and later calls are not", func(t *testing.T) {
 		t.Parallel()
 		d := startDrained(t, eventually)
 		release := d.hold(t)
@@ -143,7 +143,7 @@ func TestStop(t *testing.T) {
 		require.EqualValues(t, done.Load(), d.db.Count(t, `SELECT count(*) FROM servo.runs`))
 	})
 
-	t.Run("claims and streams that wait are told to end", func(t *testing.T) {
+	t.Run("waiting claims and streams are ended", func(t *testing.T) {
 		t.Parallel()
 		d := startDrained(t, eventually)
 		conn := d.Dial(t)

@@ -19,7 +19,7 @@ import (
 func TestKeys(t *testing.T) {
 	t.Parallel()
 
-	t.Run("where other machines reach it, figures are for platform keys, and health for everybody", func(t *testing.T) {
+	t.Run("where other machines reach it, metrics need platform keys, and health needs none", func(t *testing.T) {
 		t.Parallel()
 		db := servotest.DB(t)
 		e := engine.New(db.Store, engine.Config{}, slog.New(slog.DiscardHandler))

@@ -15,7 +15,7 @@ func TestFailed(t *testing.T) {
 		return &Daemon{config: Config{Logger: slog.New(slog.DiscardHandler)}, failed: make(chan error, 2)}
 	}
 
-	t.Run("a listener that dies is told of", func(t *testing.T) {
+	t.Run("a listener that dies is reported", func(t *testing.T) {
 		t.Parallel()
 		d := start()
 		d.serve("HTTP", func() error { return errors.New("too many open files") })

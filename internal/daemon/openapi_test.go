@@ -145,9 +145,9 @@ func (d *described) call(t *testing.T, id string, values map[string]any) map[str
 	return out
 }
 
-// TestClientMadeOfTheDocument goes through the life of a tenant with a client that was made of
+// TestClientOfOpenAPI goes through the life of a tenant with a client that was made of
 // the document alone, as generated ones are.
-func TestClientMadeOfTheDocument(t *testing.T) {
+func TestClientOfOpenAPI(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t)
 	d := describedBy(t, server.URL)

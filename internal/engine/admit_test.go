@@ -265,7 +265,7 @@ func TestAdmit(t *testing.T) {
 		verifytest.Clean(t, m.db)
 	})
 
-	t.Run("whoever takes the duty over counts what is in flight", func(t *testing.T) {
+	t.Run("the next holder of the duty counts the tasks in flight", func(t *testing.T) {
 		t.Parallel()
 		m := newMarket(t, engine.Config{})
 		m.quotas(t, "acme", func(q *tenant.Quotas) { q.MaxConcurrentTasks = 4 })

@@ -49,7 +49,7 @@ func (w *clockwork) failOnce(t testing.TB) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a config that fails is told of until it is disabled, and all is over when it is resumed", func(t *testing.T) {
+	t.Run("a failing config has an alert until it is disabled, and all are resolved when it is resumed", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{MaxConsecutiveFailures: 4})
@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("a config that cannot be read any more is disabled and told of, and the others fire", func(t *testing.T) {
+	t.Run("an unreadable config is disabled and has an alert, and the others fire", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "broken", config.Spec{})
@@ -83,7 +83,7 @@ func TestWatch(t *testing.T) {
 		require.Contains(t, w.get(t, "broken").DisabledReason, "it cannot be read")
 	})
 
-	t.Run("a config that somebody has disabled is no news", func(t *testing.T) {
+	t.Run("a config that a person disabled raises no alert", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{})
@@ -102,7 +102,7 @@ func TestWatch(t *testing.T) {
 		require.Empty(t, w.open(t, w.tenant))
 	})
 
-	t.Run("a config that is deleted needs nobody any more", func(t *testing.T) {
+	t.Run("a deleted config has no open alerts", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{})
@@ -115,7 +115,7 @@ func TestWatch(t *testing.T) {
 		require.Empty(t, w.open(t, w.tenant))
 	})
 
-	t.Run("configs that are overdue by a minute are told to the installation, until they are not", func(t *testing.T) {
+	t.Run("configs that are overdue by a minute are an alert of the installation, until they fire", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{})
@@ -132,7 +132,7 @@ func TestWatch(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("a run that takes too long is told of until a run of its config ends otherwise", func(t *testing.T) {
+	t.Run("a run that takes too long is an alert until a run of its config ends otherwise", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{MaxExecution: minutes(1)})
@@ -150,7 +150,7 @@ func TestWatch(t *testing.T) {
 		require.Empty(t, w.open(t, w.tenant))
 	})
 
-	t.Run("a run that has not begun in time is told of until it ends", func(t *testing.T) {
+	t.Run("a run that has not begun in time is an alert until it ends", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{Trigger: config.Trigger{Cron: "0 * * * *"}, SLAStartDelay: minutes(5)})
@@ -176,7 +176,7 @@ func TestWatch(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("ten breaches in a day are told to the tenant until the day is over", func(t *testing.T) {
+	t.Run("ten breaches in a day are an alert of the tenant until the day is over", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		const add = `INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
@@ -192,7 +192,7 @@ func TestWatch(t *testing.T) {
 		require.Empty(t, w.open(t, w.tenant))
 	})
 
-	t.Run("many servers that look at once tell once", func(t *testing.T) {
+	t.Run("many servers that check at once raise one alert", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		for i := range 20 {
@@ -219,7 +219,7 @@ func TestWatch(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("a look that is broken off leaves nothing, and the next one tells all", func(t *testing.T) {
+	t.Run("an interrupted check leaves nothing, and the next one raises all alerts", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "cost", config.Spec{MaxConsecutiveFailures: 3})
@@ -283,7 +283,7 @@ func (w *clockwork) settle(t testing.TB, messages []alert.Message, failure strin
 func TestMessages(t *testing.T) {
 	t.Parallel()
 
-	t.Run("each channel that hears of it is told of the beginning, then of the end", func(t *testing.T) {
+	t.Run("each channel of an alert receives the beginning, then the end", func(t *testing.T) {
 		t.Parallel()
 		w := loud(t)
 		w.failOnce(t)
@@ -316,7 +316,7 @@ func TestMessages(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("what nobody has said anything about is taken again, and the late one changes nothing", func(t *testing.T) {
+	t.Run("an unacknowledged message is sent again, and the late answer changes nothing", func(t *testing.T) {
 		t.Parallel()
 		w := loud(t)
 		w.failOnce(t)
@@ -355,7 +355,7 @@ func TestMessages(t *testing.T) {
 		require.Equal(t, 2, w.db.Count(t, `SELECT count(*) FROM servo.alert_deliveries WHERE change = 1 AND due_at IS NULL AND delivered_at IS NULL AND error <> ''`))
 	})
 
-	t.Run("a channel that was deleted is told nothing", func(t *testing.T) {
+	t.Run("a deleted channel receives nothing", func(t *testing.T) {
 		t.Parallel()
 		w := loud(t)
 		w.failOnce(t)

@@ -82,7 +82,7 @@ func TestBatch(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a fan-out, its repeat and the end of its task can stand in one batch", func(t *testing.T) {
+	t.Run("a fan-out, its repeat and the end of its task can be in one batch", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "fan")
@@ -228,7 +228,7 @@ func requireFault(t testing.TB, err error, code fault.Code) {
 	require.NotEmpty(t, f.Violation.Remedy, f.Error())
 }
 
-func TestStrangers(t *testing.T) {
+func TestOtherTenantsInBatch(t *testing.T) {
 	t.Parallel()
 
 	t.Run("another tenant's report is stale, also beside the right one in one batch", func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestStrangers(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a report that names another run is stale and harms nobody in its batch", func(t *testing.T) {
+	t.Run("a report that names another run is stale and does not affect its batch", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		leases := b.many(t, 2, true)

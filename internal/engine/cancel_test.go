@@ -161,10 +161,10 @@ func TestCancelAndTheClock(t *testing.T) {
 	})
 }
 
-func TestCancelWhatWorkersDo(t *testing.T) {
+func TestCancelLeasedTasks(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a cancelled task is not started, and its worker is told why", func(t *testing.T) {
+	t.Run("a cancelled task is not started, and its worker gets the reason", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "single")

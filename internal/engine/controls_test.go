@@ -72,7 +72,7 @@ pipelines:
 		})
 	}
 
-	t.Run("a worker that was heard of is not overruled, and the refusal says until when", func(t *testing.T) {
+	t.Run("a worker with a recent heartbeat is not overruled, and the refusal has the time", func(t *testing.T) {
 		t.Parallel()
 		b, lease := begin(t, true)
 		b.cancel(t, runOf(lease))
@@ -102,7 +102,7 @@ pipelines:
 		b.requireStates(t, runOf(lease), run.RunRunning, "s/one=RUNNING")
 	})
 
-	t.Run("what nobody holds is refused by its state, and what is not there is not found", func(t *testing.T) {
+	t.Run("a task without a lease is refused by its state, and a missing one is not found", func(t *testing.T) {
 		t.Parallel()
 		b, lease := begin(t, true)
 		b.report(t, lease, engine.Complete{})
@@ -118,7 +118,7 @@ pipelines:
 func TestPauseDispatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("nobody gets a task, what runs goes on, and a repeated claim gets its leases", func(t *testing.T) {
+	t.Run("no task is claimed, running tasks continue, and a repeated claim gets its leases", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		for range 3 {
@@ -153,7 +153,7 @@ func TestPauseDispatch(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("who waits for a task is woken when dispatch goes on", func(t *testing.T) {
+	t.Run("a waiting claim is woken when dispatch resumes", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "single")
@@ -205,7 +205,7 @@ func TestPauseAsset(t *testing.T) {
 		return engine.AssetPause{Tenant: b.tenant, Asset: asset, Reason: "wrong prices", By: "ann", Meta: engineMeta}
 	}
 
-	t.Run("its tasks wait in READY, all others go on, and a resume lets them go", func(t *testing.T) {
+	t.Run("its tasks wait in READY, all others continue, and a resume releases them", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		changed, err := b.PauseAsset(t.Context(), pause(b, "d/b"))
@@ -261,7 +261,7 @@ func TestPauseAsset(t *testing.T) {
 		require.True(t, changed)
 	})
 
-	t.Run("a workspace that is not there is not found", func(t *testing.T) {
+	t.Run("a missing workspace is not found", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		elsewhere := pause(b, "d/b")

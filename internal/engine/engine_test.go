@@ -47,7 +47,7 @@ func TestLife(t *testing.T) {
 		b.requireStates(t, key, run.RunSucceeded)
 	})
 
-	t.Run("a failed branch skips its cone, the other goes on to its end", func(t *testing.T) {
+	t.Run("a failed branch skips its cone, and the other one continues to its end", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "diamond")
@@ -271,7 +271,7 @@ func TestFanOut(t *testing.T) {
 		b.requireStates(t, key, run.RunFailed, "f/join=SKIPPED", "f/fetch@0=SUCCEEDED", "f/fetch@1=FAILED")
 	})
 
-	t.Run("an unknown asset is refused with its name, and the task goes on", func(t *testing.T) {
+	t.Run("an unknown asset is refused with its name, and the task continues", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "fan")
@@ -285,7 +285,7 @@ func TestFanOut(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what nobody holds ends at once, what is held ends with its worker", func(t *testing.T) {
+	t.Run("tasks without a lease end at once, leased ones end with their worker", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "diamond")
@@ -306,7 +306,7 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, engine.Cancelled{State: run.RunCancelled, Repeat: true}, again)
 	})
 
-	t.Run("a run that has ended or is not there cannot be cancelled", func(t *testing.T) {
+	t.Run("an ended or missing run cannot be cancelled", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "single")
@@ -320,7 +320,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-func TestRoomWakesAdmission(t *testing.T) {
+func TestFreeCapacityWakesAdmission(t *testing.T) {
 	t.Parallel()
 	closed := func(ch <-chan struct{}) bool {
 		select {

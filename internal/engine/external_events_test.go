@@ -116,7 +116,7 @@ func TestEvents(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("an event that nobody listens to is accepted, and done", func(t *testing.T) {
+	t.Run("an event without listeners is accepted, and done", func(t *testing.T) {
 		t.Parallel()
 		w := newListening(t)
 		sent := w.send(t, "prices", "k", ``)
@@ -148,7 +148,7 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, 1, w.runsOf(t, "priced"))
 	})
 
-	t.Run("what is wrong with an event is said, with the field", func(t *testing.T) {
+	t.Run("a mistake in an event is reported with its field", func(t *testing.T) {
 		t.Parallel()
 		w := newListening(t)
 		w.save(t, "priced", listening("priced", "prices", config.OverlapAllow))

@@ -135,7 +135,7 @@ func TestFireDue(t *testing.T) {
 		require.Equal(t, 1, w.db.Count(t, `SELECT count(*) FROM servo.pool_q`))
 	})
 
-	t.Run("slots that were missed are left to the policy, and the ledger says which did not fire", func(t *testing.T) {
+	t.Run("missed slots follow the policy, and the ledger lists those that did not fire", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "latest", config.Spec{})
@@ -209,7 +209,7 @@ func TestFireDue(t *testing.T) {
 		require.Equal(t, 6, w.db.Count(t, `SELECT count(*) FROM servo.runs WHERE state = 10`))
 	})
 
-	t.Run("a running run makes way if the config says so", func(t *testing.T) {
+	t.Run("a running run is cancelled if the config requires it", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "impatient", config.Spec{Overlap: config.OverlapCancelRunning})
@@ -331,7 +331,7 @@ func TestResults(t *testing.T) {
 	t.Parallel()
 	failing := engine.Fail{Failure: run.Failure{Code: "USER_CODE_EXCEPTION", Message: "no"}}
 
-	t.Run("failures one after the other disable a config, success and resume begin anew", func(t *testing.T) {
+	t.Run("failures in a row disable a config, success and resume reset the count", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		c := w.save(t, "flaky", config.Spec{MaxConsecutiveFailures: 3})
@@ -362,7 +362,7 @@ func TestResults(t *testing.T) {
 		require.Equal(t, "00:17 FIRED", slots[len(slots)-1])
 	})
 
-	t.Run("a retry counts for the config of its run, and waits for quotas if it is told to", func(t *testing.T) {
+	t.Run("a retry counts for the config of its run, and waits for quotas if requested", func(t *testing.T) {
 		t.Parallel()
 		limits := tenant.NoLimits()
 		limits.MaxConcurrentRuns = 1
@@ -386,7 +386,7 @@ func TestResults(t *testing.T) {
 		require.Zero(t, w.get(t, "mended").Failures)
 	})
 
-	t.Run("what a run tells a config that is gone holds nobody up", func(t *testing.T) {
+	t.Run("a result for a deleted config blocks no other", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		c := w.save(t, "gone", config.Spec{MaxConsecutiveFailures: 1})

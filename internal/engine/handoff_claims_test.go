@@ -11,11 +11,11 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// TestHandoffTellsOfEveryLease is about claims whose repeats, or whose patience, meet the short way.
-func TestHandoffTellsOfEveryLease(t *testing.T) {
+// TestHandoffReportsEveryLease is about claims whose repeats, or whose patience, meet the short way.
+func TestHandoffReportsEveryLease(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a repeat gets what it got, although others have just looked in vain", func(t *testing.T) {
+	t.Run("a repeat gets its first answer, although other claims have just found nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		b.trigger(t, "single")
@@ -33,7 +33,7 @@ func TestHandoffTellsOfEveryLease(t *testing.T) {
 		require.Len(t, again, 1)
 	})
 
-	t.Run("a claim looks once more if its patience ends within a transaction of which nobody hears", func(t *testing.T) {
+	t.Run("a claim checks once more if its patience ends during a transaction without a signal", func(t *testing.T) {
 		t.Parallel()
 		const wait = 300 * time.Millisecond
 		db := servotest.DB(t)

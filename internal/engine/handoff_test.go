@@ -126,7 +126,7 @@ func TestHandoff(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("the claim that waits longest comes first, and nobody gets more than asked for", func(t *testing.T) {
+	t.Run("the claim that waits longest comes first, and none gets more than requested", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		old := b.waitingClaim(t, engine.ClaimRequest{Max: 1})
@@ -142,7 +142,7 @@ func TestHandoff(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("where nobody waits tasks are queued at once, and claims that come find them", func(t *testing.T) {
+	t.Run("without waiting claims tasks are queued at once, and later claims find them", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		require.Empty(t, b.claim(t, 1, true)) // and remembers that there was nothing
@@ -183,8 +183,8 @@ func TestHandoff(t *testing.T) {
 	})
 }
 
-// TestHandoffLeaves shows when a task goes the long way, through the rounds of admission.
-func TestHandoffLeaves(t *testing.T) {
+// TestTasksWithoutHandoff shows when a task goes the long way, through the rounds of admission.
+func TestTasksWithoutHandoff(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(t *testing.T, b *bundle) (state string){
 		"a tenant has no room in its quota": func(t *testing.T, b *bundle) string {

@@ -89,7 +89,7 @@ pipelines: [{name: chain, overlap: allow}]
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("the code of today says what it gets", func(t *testing.T) {
+	t.Run("the active code defines its inputs", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		first := b.trigger(t, "diamond")
@@ -148,7 +148,7 @@ pipelines: [{name: chain, overlap: allow}]
 		require.Nil(t, b.work(t)["d/b"])
 	})
 
-	t.Run("what is too large is left out, and the repeat of a claim brings the same", func(t *testing.T) {
+	t.Run("large results are omitted, and the repeat of a claim has the same", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		parent := b.trigger(t, "diamond")
@@ -173,7 +173,7 @@ pipelines: [{name: chain, overlap: allow}]
 		require.Equal(t, leases[0].Upstream, again[0].Upstream)
 	})
 
-	t.Run("what was fanned out is done again for whoever reads it", func(t *testing.T) {
+	t.Run("fanned-out tasks are executed again for their readers", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		parent := b.trigger(t, "fan")

@@ -108,7 +108,7 @@ func TestInputsFromOutside(t *testing.T) {
 		b.requireStates(t, store.RunKey{Tenant: b.tenant, Run: triggered.Run}, run.RunFailed, "d/b=FAILED")
 	})
 
-	t.Run("a claim that waits goes on after it has refused a task", func(t *testing.T) {
+	t.Run("a waiting claim continues after it has refused a task", func(t *testing.T) {
 		t.Parallel()
 		b := setupOn(t, servotest.DB(t), engine.Config{Handoff: true})
 		got := b.waitingClaim(t, engine.ClaimRequest{Worker: "w", Claim: newClaim(), Pools: []string{"default"}, Max: 1, Start: true, Wait: 2 * time.Minute})

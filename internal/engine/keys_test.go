@@ -44,7 +44,7 @@ func believed(t testing.TB, e *engine.Engine, u *url.URL) error {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a rotation leaves time to tell the workers, then the new key signs and the old is believed", func(t *testing.T) {
+	t.Run("a rotation leaves time to configure the workers, then the new key signs and the old one is accepted", func(t *testing.T) {
 		t.Parallel()
 		e, db := bare(t)
 		now := time.Now().UTC().Truncate(time.Microsecond)
@@ -97,7 +97,7 @@ func TestKeys(t *testing.T) {
 		verifytest.Clean(t, db)
 	})
 
-	t.Run("rotations under load refuse no good signature, whichever server signs and believes", func(t *testing.T) {
+	t.Run("rotations under load refuse no valid signature, whichever server signs and verifies", func(t *testing.T) {
 		t.Parallel()
 		e, db := bare(t)
 		servers := []*engine.Engine{e, engine.New(db.Store, engine.Config{}, nil), engine.New(db.Store, engine.Config{}, nil)}
@@ -130,7 +130,7 @@ func TestKeys(t *testing.T) {
 		verifytest.Clean(t, db)
 	})
 
-	t.Run("nobody writes the secret anywhere but into its row", func(t *testing.T) {
+	t.Run("the secret is written to its row only", func(t *testing.T) {
 		t.Parallel()
 		e, db := bare(t)
 		key, err := e.CreateKey(t.Context(), 0, engineMeta)

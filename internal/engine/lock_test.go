@@ -71,7 +71,7 @@ func TestLocks(t *testing.T) {
 		})
 	}
 
-	t.Run("runs with other keys, of other workspaces and tenants, of overlapping pipelines and of selections go on", func(t *testing.T) {
+	t.Run("runs with other keys, of other workspaces and tenants, of overlapping pipelines and of selections continue", func(t *testing.T) {
 		t.Parallel()
 		b := setupLocks(t)
 		_, err := b.CreateWorkspace(t.Context(), b.tenant, "staging", engineMeta)
@@ -255,14 +255,14 @@ func TestWaitForLock(t *testing.T) {
 		require.NotEqual(t, holder.Run, (<-got).Run)
 	})
 
-	t.Run("when the time is over it gets the run that is there", func(t *testing.T) {
+	t.Run("when the time is over it gets the run that exists", func(t *testing.T) {
 		t.Parallel()
 		b := setupLocks(t)
 		holder := b.ask(t, engine.Trigger{Pipeline: "locked"})
 		require.Equal(t, engine.Triggered{Run: holder.Run, AlreadyRunning: true}, b.ask(t, engine.Trigger{Pipeline: "locked", WaitForLock: time.Millisecond}))
 	})
 
-	t.Run("nobody waits for hours", func(t *testing.T) {
+	t.Run("no call waits for hours", func(t *testing.T) {
 		t.Parallel()
 		b := setupLocks(t)
 		for _, long := range []time.Duration{-time.Second, engine.MaxWaitForLock + 1} {

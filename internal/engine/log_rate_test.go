@@ -29,7 +29,7 @@ func TestLogRates(t *testing.T) {
 		}
 	}
 
-	t.Run("an attempt beyond its rate is dropped before it is stored, and the log says so", func(t *testing.T) {
+	t.Run("an attempt beyond its rate is dropped before it is stored, and the log reports it", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "single")

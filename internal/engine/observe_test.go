@@ -77,7 +77,7 @@ func TestObserver(t *testing.T) {
 		return setupOn(t, servotest.DB(t), engine.Config{Observer: w}), w
 	}
 
-	t.Run("every move of a task and every change of its run is told, with when it began", func(t *testing.T) {
+	t.Run("every move of a task and every change of its run is observed, with its start", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.db.SetClock(t, noon)
@@ -106,7 +106,7 @@ func TestObserver(t *testing.T) {
 		require.Equal(t, lease.Workspace, claimed.Workspace)
 	})
 
-	t.Run("a run's trace is told with all that happens to it, and recorded with what its workers say", func(t *testing.T) {
+	t.Run("a run's trace is observed with all its changes, and recorded with its workers' reports", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -121,7 +121,7 @@ func TestObserver(t *testing.T) {
 			triggered.Run.UUID, trace))
 	})
 
-	t.Run("moves of one transaction are told one by one", func(t *testing.T) {
+	t.Run("moves of one transaction are observed one by one", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "single")
@@ -134,7 +134,7 @@ func TestObserver(t *testing.T) {
 		require.Equal(t, []string{"s/one: DISPATCHED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.told())
 	})
 
-	t.Run("a failure is told with its code, and with what it does to those downstream", func(t *testing.T) {
+	t.Run("a failure is observed with its code, and with its effect downstream", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "diamond")
@@ -148,7 +148,7 @@ func TestObserver(t *testing.T) {
 		require.Equal(t, run.UpstreamFailed, w.moves[3].Outcome)
 	})
 
-	t.Run("what is refused or changes nothing is not told", func(t *testing.T) {
+	t.Run("refused commands and those without effect are not observed", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "single")
@@ -161,7 +161,7 @@ func TestObserver(t *testing.T) {
 		require.Len(t, w.at, told)
 	})
 
-	t.Run("rounds of admission, refusals and held locks are told", func(t *testing.T) {
+	t.Run("rounds of admission, refusals and held locks are observed", func(t *testing.T) {
 		t.Parallel()
 		w := &witness{}
 		quotas := tenant.NoLimits()
@@ -178,7 +178,7 @@ func TestObserver(t *testing.T) {
 		require.Equal(t, []string{"admitted 1, failed: false", "refused by max_concurrent_runs", "contended, got it: false"}, w.heard)
 	})
 
-	t.Run("what was rolled back is not told", func(t *testing.T) {
+	t.Run("a rolled back change is not observed", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "single")

@@ -26,9 +26,9 @@ func listenTo(t *testing.T, e *engine.Engine, url string) {
 	<-listening
 }
 
-// TestElsewhere: two servers share a database. Nobody looks without being told (an hour is
+// TestOtherServers: two servers share a database. Nobody looks without being told (an hour is
 // longer than the test), so whoever wakes was told.
-func TestElsewhere(t *testing.T) {
+func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T, poll time.Duration) (a *bundle, b *engine.Engine) {
 		t.Helper()

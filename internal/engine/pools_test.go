@@ -28,7 +28,7 @@ func bare(t testing.TB) (*engine.Engine, *servotest.Database) {
 func TestPools(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a pool is made, changed, deleted and made again, and its events tell all of it", func(t *testing.T) {
+	t.Run("a pool is created, changed, deleted and created again, and its events contain all of it", func(t *testing.T) {
 		t.Parallel()
 		e, db := bare(t)
 		made, err := e.CreatePool(t.Context(), "gpu", pushPool(), engineMeta)

@@ -58,7 +58,7 @@ func (b *bundle) start(t testing.TB) int {
 func TestSetQuotas(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a new tenant has the engine's quotas, by default those that everybody knows", func(t *testing.T) {
+	t.Run("a new tenant has the engine's quotas, by default the documented ones", func(t *testing.T) {
 		t.Parallel()
 		db := servotest.DB(t)
 		e := engine.New(db.Store, engine.Config{}, nil)
@@ -370,7 +370,7 @@ func TestStartRuns(t *testing.T) {
 		b.requireStates(t, late, run.RunRunning, "d/a=READY")
 	})
 
-	t.Run("nobody overtakes a run that waits", func(t *testing.T) {
+	t.Run("a waiting run is not overtaken", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns = 1 })
@@ -432,7 +432,7 @@ func TestStartRuns(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a run whose worker goes on is timed out once, and looked at no more", func(t *testing.T) {
+	t.Run("a run whose worker continues is timed out once, and not checked again", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		noon := time.Now().UTC().Truncate(time.Microsecond)

@@ -33,7 +33,7 @@ func (w *clockwork) saveAll(ctx context.Context, dryRun bool, configs ...engine.
 func TestConfigsNameOthersThatExist(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a name that nobody has is refused, with the one that was meant, and a dry run says so too", func(t *testing.T) {
+	t.Run("an unknown name is refused, with a suggestion, also by a dry run", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "acme-aws-cost", config.Spec{})

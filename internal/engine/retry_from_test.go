@@ -43,7 +43,7 @@ func TestRetryFrom(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a task says what its asset says", func(t *testing.T) {
+	t.Run("a task has the settings of its asset", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		parent := b.trigger(t, "diamond")

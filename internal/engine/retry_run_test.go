@@ -116,7 +116,7 @@ func TestRetryRun(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a cancelled run goes on with what it had not done", func(t *testing.T) {
+	t.Run("a cancelled run continues with its remaining tasks", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		parent := b.trigger(t, "diamond")
@@ -221,7 +221,7 @@ func TestRetryRunRefuses(t *testing.T) {
 		require.ErrorContains(t, err, "nothing to retry")
 	})
 
-	t.Run("a run that is not there, or another tenant's, and a mode that does not exist", func(t *testing.T) {
+	t.Run("a missing run, one of another tenant, and a mode that does not exist", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "single")
@@ -268,7 +268,7 @@ assets:
 		})
 	}
 
-	t.Run("many assets that are gone are named as far as anybody reads", func(t *testing.T) {
+	t.Run("many missing assets are named up to a limit", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		var text strings.Builder
@@ -286,7 +286,7 @@ assets:
 	})
 }
 
-func TestRetryRunOfMendedCode(t *testing.T) {
+func TestRetryRunOfFixedCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.trigger(t, "diamond")

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-func TestMakesRoom(t *testing.T) {
+func TestFreesCapacity(t *testing.T) {
 	t.Parallel()
 	flying := func(s run.TaskState) bool { return s == run.Queued || s.Leased() }
 	for _, from := range run.TaskStates() {
@@ -28,7 +28,7 @@ func TestMakesRoom(t *testing.T) {
 func TestSeenWorkers(t *testing.T) {
 	t.Parallel()
 
-	t.Run("claims say what a worker serves, heartbeats that it still does", func(t *testing.T) {
+	t.Run("claims list what a worker serves, and heartbeats keep it", func(t *testing.T) {
 		t.Parallel()
 		s := newSeenWorkers()
 		require.True(t, s.claimed(ClaimRequest{Worker: "w", Pools: []string{"a", "b"}, Max: 2, Slots: 8}, nil))
@@ -51,7 +51,7 @@ func TestSeenWorkers(t *testing.T) {
 		require.False(t, news)
 	})
 
-	t.Run("a worker that does not say its slots has the most that it asked for", func(t *testing.T) {
+	t.Run("a worker without a capacity has the largest number that it requested", func(t *testing.T) {
 		t.Parallel()
 		s := newSeenWorkers()
 		for _, most := range []int{4, 10, 1} {

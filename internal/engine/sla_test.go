@@ -127,7 +127,7 @@ func TestLateRuns(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("a breach that nobody has looked for is found when the run ends", func(t *testing.T) {
+	t.Run("a breach that was not checked before is found when the run ends", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.save(t, "ends", promised(config.Spec{}))
@@ -223,10 +223,10 @@ func TestOverrun(t *testing.T) {
 	verifytest.Clean(t, w.db)
 }
 
-func TestLookersAtOnce(t *testing.T) {
+func TestConcurrentChecks(t *testing.T) {
 	t.Parallel()
 
-	t.Run("each run is breached once, whoever looks, starts and ends", func(t *testing.T) {
+	t.Run("each run is breached once, with checks, starts and ends at the same time", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		for i := range 30 {

@@ -28,7 +28,7 @@ func by(template string) config.Spec {
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a config keeps what its template says, and follows when that is changed", func(t *testing.T) {
+	t.Run("a config keeps the schedule of its template, and follows its changes", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		require.Zero(t, w.template(t, "often", "* * * * *"))
@@ -81,7 +81,7 @@ func TestTemplates(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("what is wrong is said, with the field, and nothing is stored", func(t *testing.T) {
+	t.Run("a mistake is reported with its field, and nothing is stored", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		w.template(t, "own", "30 2 * * *")

@@ -17,7 +17,7 @@ func TestUpstreamResults(t *testing.T) {
 		return engine.Complete{Result: json.RawMessage(`{"from": "` + l.Asset + `"}`)}
 	}
 
-	t.Run("a lease brings what the upstreams of the plan have left", func(t *testing.T) {
+	t.Run("a lease has the results of the upstreams of the plan", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "diamond")
@@ -38,7 +38,7 @@ func TestUpstreamResults(t *testing.T) {
 		require.JSONEq(t, `{"from": "d/c"}`, string(last.Upstream[1].Result))
 	})
 
-	t.Run("the repeat of a claim brings the same", func(t *testing.T) {
+	t.Run("the repeat of a claim has the same results", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "diamond")
@@ -79,7 +79,7 @@ func TestUpstreamResults(t *testing.T) {
 		require.Equal(t, []engine.UpstreamResult{{Run: scan.Run, Task: scan.Task, Asset: "f/scan", Result: json.RawMessage(`{"from": "f/scan"}`)}}, join.Upstream)
 	})
 
-	t.Run("what is too large is left out, and said to be", func(t *testing.T) {
+	t.Run("large results are omitted, and marked", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "diamond")

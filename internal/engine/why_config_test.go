@@ -98,7 +98,7 @@ func TestWhyConfig(t *testing.T) {
 		})
 	}
 
-	t.Run("what stands in the way is said with its values", func(t *testing.T) {
+	t.Run("blockers have their values", func(t *testing.T) {
 		t.Parallel()
 		w := newClockwork(t)
 		c := w.save(t, "daily", config.Spec{Trigger: config.Trigger{Cron: "0 2 * * *"}})

@@ -20,10 +20,10 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// TestWhyIsWhatTheLoopsDo: whatever the world looks like, "nothing stands in the way" and "the
+// TestWhyMatchesTheLoops: whatever the world looks like, "nothing stands in the way" and "the
 // loop takes it next" are the same, for tasks before admission, tasks before a claim and runs
 // before their start; and nobody reads anything of another tenant.
-func TestWhyIsWhatTheLoopsDo(t *testing.T) {
+func TestWhyMatchesTheLoops(t *testing.T) {
 	t.Parallel()
 	seen := map[engine.BlockerCode]int{}
 	free := map[string]int{}

@@ -116,7 +116,7 @@ func TestWhy(t *testing.T) {
 		require.Equal(t, 5, why.Blockers[10].Values["more"])
 	})
 
-	t.Run("a run that waits for its start says for what, and so do its tasks", func(t *testing.T) {
+	t.Run("a run that waits for its start shows the reason, and so do its tasks", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns = 1 })
@@ -171,7 +171,7 @@ func TestWhy(t *testing.T) {
 		require.Equal(t, "worker w1 sent its last heartbeat 6m0s ago, and its lease is over", why.Blockers[0].Message)
 	})
 
-	t.Run("a cancel waits for workers, and says so until it is done", func(t *testing.T) {
+	t.Run("a cancel waits for workers, and shows it until it is done", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "single")
@@ -185,7 +185,7 @@ func TestWhy(t *testing.T) {
 		require.Equal(t, []engine.BlockerCode{engine.EndedByCancel}, codes(b.whyTask(t, key, "s/one")))
 	})
 
-	t.Run("a retry says when, why and how many attempts are left, until it is due", func(t *testing.T) {
+	t.Run("a retry shows its time, reason and the remaining attempts, until it is due", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.db.SetClock(t, noon)
@@ -202,7 +202,7 @@ func TestWhy(t *testing.T) {
 		require.Empty(t, b.whyTask(t, key, "s/one").Blockers)
 	})
 
-	t.Run("nobody is told about the tasks of others", func(t *testing.T) {
+	t.Run("tasks of other tenants are not shown", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		key := b.trigger(t, "single")

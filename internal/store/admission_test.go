@@ -71,7 +71,7 @@ func TestShares(t *testing.T) {
 		require.Zero(t, w.Count(t, `SELECT count(*) FROM servo.settlements`))
 	})
 
-	t.Run("a count anew finds what is queued, leased, or has left without being folded in", func(t *testing.T) {
+	t.Run("a recount finds tasks that are queued, leased, or have left without being folded in", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")
@@ -221,7 +221,7 @@ func TestWaitingShares(t *testing.T) {
 		require.Len(t, evenAts(t, w), 1)
 	})
 
-	t.Run("a count anew finds tenants that no note tells of", func(t *testing.T) {
+	t.Run("a recount finds tenants without a note", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.newRun(t, w.account(t, "acme"), []run.TaskState{run.Ready}, nil)

@@ -143,7 +143,7 @@ func TestCallTx(t *testing.T) {
 		require.Zero(t, w.PoolStats().Acquired)
 	})
 
-	t.Run("of two at once one makes the effect, and the other hears of it", func(t *testing.T) { //nolint:paralleltest // connections are counted
+	t.Run("of two at once one has the effect, and the other gets its answer", func(t *testing.T) { //nolint:paralleltest // connections are counted
 		first, twin := w.CallTx(callOf("both")), w.CallTx(callOf("both"))
 		defer first.Abandon(t.Context())
 		defer twin.Abandon(t.Context())

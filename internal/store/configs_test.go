@@ -219,7 +219,7 @@ func TestLockConfigs(t *testing.T) {
 		})
 	})
 
-	t.Run("they bring the range that they are in, and the success of what they depend on", func(t *testing.T) {
+	t.Run("they have their current range, and the success of their dependency", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")
@@ -316,7 +316,7 @@ func TestLedger(t *testing.T) {
 		require.True(t, fault.Is(err, fault.NotFound))
 	})
 
-	t.Run("a range that goes on lies in the row that it began with", func(t *testing.T) {
+	t.Run("a continuing range is in the row that it began with", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, all, list(t, c.Key(), w.now, hour(9), 10))
 	})
@@ -335,7 +335,7 @@ func TestLedger(t *testing.T) {
 		require.Empty(t, list(t, store.ConfigKey{Tenant: b.tenant, Config: c.ID}, w.now, hour(9), 10))
 	})
 
-	t.Run("a slot fires once, for ever", func(t *testing.T) {
+	t.Run("a slot fires once", func(t *testing.T) {
 		t.Parallel()
 		again := fired
 		again.Run = id.Of[id.Run](uuid.New())

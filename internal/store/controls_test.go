@@ -17,7 +17,7 @@ import (
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 
-	t.Run("one that nobody touched is on", func(t *testing.T) {
+	t.Run("an untouched one is on", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		require.Equal(t, store.Switch{Name: "dispatch"}, must(w.GetSwitch(t.Context(), "dispatch"))(t))
@@ -38,7 +38,7 @@ func TestSwitches(t *testing.T) {
 		require.Equal(t, on, must(w.GetSwitch(t.Context(), "dispatch"))(t))
 	})
 
-	t.Run("whoever turns dispatch off waits for the claims that have seen it on, and later ones see it off", func(t *testing.T) {
+	t.Run("pausing dispatch waits for the claims that have seen it on, and later ones see it off", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.newRun(t, w.account(t, "a"), []run.TaskState{run.Queued, run.Queued}, nil, nil)
@@ -135,7 +135,7 @@ func TestAssetPauses(t *testing.T) {
 		require.Len(t, must(w.ListAssetPauses(t.Context(), a.tenant, "default"))(t), 1)
 	})
 
-	t.Run("a resumed asset's held tasks go back into the order, and nobody else's", func(t *testing.T) {
+	t.Run("a resumed asset's held tasks return to the order, and no others", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")

@@ -40,7 +40,7 @@ func TestDuties(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrDutyLost, "it was renewed")
 	})
 
-	t.Run("an unknown duty is nobody's", func(t *testing.T) {
+	t.Run("an unknown duty has no holder", func(t *testing.T) {
 		t.Parallel()
 		_, err := setup(t).TakeDuty(t.Context(), "cooking", "a", ttl)
 		require.ErrorIs(t, err, store.ErrDutyLost)

@@ -49,7 +49,7 @@ func TestDiagnose(t *testing.T) {
 		})
 	}
 
-	t.Run("a database that cannot be reached is away", func(t *testing.T) {
+	t.Run("a database that cannot be reached is unavailable", func(t *testing.T) {
 		t.Parallel()
 		_, err := store.Open(t.Context(), store.Options{URL: "postgres://127.0.0.1:1/servo?connect_timeout=5"})
 		require.ErrorContains(t, err, "reach the database")

@@ -101,7 +101,7 @@ func TestIsolation(t *testing.T) {
 		return own, foreign
 	}
 
-	t.Run("a tenant sees its own rows in every table and view, and nobody else's", func(t *testing.T) {
+	t.Run("a tenant sees its own rows in every table and view, and no others", func(t *testing.T) {
 		t.Parallel()
 		for _, tenant := range []id.Tenant{a.tenant, b.tenant} {
 			own, foreign := counts(t, tenant.String())
@@ -197,7 +197,7 @@ func TestPrivileges(t *testing.T) {
 		require.Equal(t, insufficientPrivilege, servotest.SQLState(asTenant(t.Context(), `SELECT FROM servo.duties`)))
 	})
 
-	t.Run("nobody of them makes objects or turns security off", func(t *testing.T) {
+	t.Run("no role creates objects or disables security", func(t *testing.T) {
 		t.Parallel()
 		for _, exec := range roles {
 			for _, sql := range []string{

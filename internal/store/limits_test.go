@@ -128,7 +128,7 @@ func TestLiveRuns(t *testing.T) {
 		require.Error(t, err, "a row that is not there is noticed")
 	})
 
-	t.Run("a run that waits for a lock starts with it, once nobody holds it", func(t *testing.T) {
+	t.Run("a run that waits for a lock starts with it, once it is free", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "acme"), w.account(t, "brick")

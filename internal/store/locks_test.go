@@ -107,7 +107,7 @@ func TestClaims(t *testing.T) {
 		})
 	})
 
-	t.Run("a repeat waits for its first try, and for nobody else", func(t *testing.T) {
+	t.Run("a repeat waits for its first try, and for no other", func(t *testing.T) {
 		t.Parallel()
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error { return tx.LockClaims(ctx, claims) })
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.LockClaims(t.Context(), []id.Claim{g.tasks[2].Claim})) })
@@ -133,7 +133,7 @@ func TestLockRuns(t *testing.T) {
 		return w.newRun(t, a, nil, nil)
 	}
 
-	t.Run("whoever counts next sees the counters of whoever counted before", func(t *testing.T) {
+	t.Run("the next count sees the counters of the previous one", func(t *testing.T) {
 		t.Parallel()
 		g := newRun(t)
 		changed := g.run.Count(run.Succeeded)
@@ -152,7 +152,7 @@ func TestLockRuns(t *testing.T) {
 		require.Equal(t, []run.Run{changed}, seen)
 	})
 
-	t.Run("moves go on beside a count and beside each other", func(t *testing.T) {
+	t.Run("moves continue beside a count and beside each other", func(t *testing.T) {
 		t.Parallel()
 		g := newRun(t)
 		count := w.hold(t, lock(g, store.LockForCount))
@@ -171,7 +171,7 @@ func TestLockRuns(t *testing.T) {
 		})
 	}
 
-	t.Run("no keys and keys of nobody lock nothing", func(t *testing.T) {
+	t.Run("no keys and unknown keys lock nothing", func(t *testing.T) {
 		t.Parallel()
 		g := newRun(t)
 		other := store.RunKey{Tenant: id.Of[id.Tenant](g.run.ID.UUID), Run: g.run.ID}
@@ -204,7 +204,7 @@ func TestLockLeases(t *testing.T) {
 		})
 	})
 
-	t.Run("whoever waited for a lease reads it as it is then, or not at all", func(t *testing.T) {
+	t.Run("a transaction that waited for a lease reads its current row, or none", func(t *testing.T) {
 		t.Parallel()
 		w := &world{Database: w.Database, now: w.now, mint: id.NewMinter(w.now)}
 		g := w.newRun(t, a, []run.TaskState{run.Running, run.Running}, nil, nil)

@@ -103,7 +103,7 @@ func TestLogs(t *testing.T) {
 		require.Empty(t, chunks)
 	})
 
-	t.Run("of a long log the beginning and the end are kept, and the gap is said", func(t *testing.T) {
+	t.Run("of a long log the beginning and the end are kept, and the gap is marked", func(t *testing.T) {
 		t.Parallel()
 		w, task := setup(t)
 		const size, all = 10_000 - 100, 300
@@ -152,7 +152,7 @@ func TestLogs(t *testing.T) {
 		require.EqualValues(t, 15_000-len(seqs), gap)
 	})
 
-	t.Run("servers that hear the same worker at once keep each chunk once", func(t *testing.T) {
+	t.Run("servers that receive the same worker's chunks at once keep each chunk once", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		tasks := w.newRun(t, w.account(t, "acme"), []run.TaskState{run.Running, run.Running, run.Running}, nil, nil, nil).tasks

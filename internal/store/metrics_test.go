@@ -64,7 +64,7 @@ func TestLive(t *testing.T) {
 		}, must(w.Live(t.Context(), 10))(t).Quotas)
 	})
 
-	t.Run("runs and locks are counted, and the lock whose run is due next is told", func(t *testing.T) {
+	t.Run("runs and locks are counted, and the lock whose run is due next is returned", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")
@@ -87,7 +87,7 @@ func TestLive(t *testing.T) {
 		require.Equal(t, noon.Add(2*time.Hour), live.NearestLock.DueAt.UTC())
 	})
 
-	t.Run("open alerts are counted by kind, and messages that nobody has heard", func(t *testing.T) {
+	t.Run("open alerts are counted by kind, and undelivered messages", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")
@@ -101,7 +101,7 @@ func TestLive(t *testing.T) {
 		require.Equal(t, 2, live.Messages)
 	})
 
-	t.Run("who holds a duty is told", func(t *testing.T) {
+	t.Run("the holder of a duty is returned", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		duty := must(w.TakeDuty(t.Context(), "admission", "server-1", time.Minute))(t)

@@ -26,7 +26,7 @@ func TestPresence(t *testing.T) {
 		return must(w.RenewPresence(t.Context(), p))(t)
 	}
 
-	t.Run("a server hears that others live, until they stop or fall silent", func(t *testing.T) {
+	t.Run("a server learns that others live, until they stop or fall silent", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
 		require.False(t, renew(t, w, store.Presence{Name: "a", Version: "1"}))

@@ -61,7 +61,7 @@ func TestHeartbeat(t *testing.T) {
 		return answers
 	}
 
-	t.Run("a heartbeat renews a lease by its own length, and says when to stop", func(t *testing.T) {
+	t.Run("a heartbeat renews a lease by its own length, and returns whether to stop", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running, run.Queued, run.Dispatched)
 		w.Exec(t, fmt.Sprintf(`UPDATE servo.leases SET lease_ms = 90500 WHERE task_id = '%s'`, g.tasks[2].ID))
@@ -184,7 +184,7 @@ func TestProgress(t *testing.T) {
 		return must(w.AttemptProgress(t.Context(), keyOf(task)))(t)[task.Attempt]
 	}
 
-	t.Run("the latest is kept, by whoever holds the lease", func(t *testing.T) {
+	t.Run("the latest is kept, by the holder of the lease", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running, run.Queued)
 		answers := tell(t, w, progress(g.tasks[0]), progress(g.tasks[1]))
@@ -212,7 +212,7 @@ func TestProgress(t *testing.T) {
 		require.Equal(t, want, kept(t, w, g.tasks[0]).ProgressView)
 	})
 
-	t.Run("what is said again is not written again", func(t *testing.T) {
+	t.Run("a repeated value is not written again", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running)
 		tell(t, w, progress(g.tasks[0]))
@@ -304,7 +304,7 @@ func TestProgress(t *testing.T) {
 		require.Empty(t, must(w.AttemptProgress(t.Context(), store.TaskKey{Tenant: id.New[id.Tenant](w.mint), Run: task.Run, Task: task.ID}))(t))
 	})
 
-	t.Run("several servers that hear of the same attempts do not get into each other's way", func(t *testing.T) {
+	t.Run("several servers that receive the same attempts do not block each other", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running, run.Running, run.Running)
 		w.Exec(t, `CREATE OR REPLACE FUNCTION servo.clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()'`)

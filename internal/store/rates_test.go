@@ -39,7 +39,7 @@ func TestRates(t *testing.T) {
 		return store.RateRequest{Want: want, Debt: debt, Most: 100, Window: time.Minute}
 	}
 
-	t.Run("a window has so many calls, whoever asks, and the next one has them again", func(t *testing.T) {
+	t.Run("a window has a number of calls, for all callers, and the next one has them again", func(t *testing.T) {
 		t.Parallel()
 		db := setup(t)
 		for _, step := range []struct{ want, debt, granted, leased int }{
@@ -104,7 +104,7 @@ func TestRates(t *testing.T) {
 		require.Equal(t, 100, granted)
 	})
 
-	t.Run("servers hear of each other's streams, until they say nothing for a while", func(t *testing.T) {
+	t.Run("servers learn of each other's streams, until these are silent for a while", func(t *testing.T) {
 		t.Parallel()
 		db := setup(t)
 		a, b := uuid.New(), uuid.New()
@@ -119,7 +119,7 @@ func TestRates(t *testing.T) {
 		require.Zero(t, must(db.ReportStreams(t.Context(), key.Tenant, b, 2, time.Hour))(t), "a says nothing any more")
 	})
 
-	t.Run("what nobody uses is forgotten", func(t *testing.T) {
+	t.Run("unused rows are deleted", func(t *testing.T) {
 		t.Parallel()
 		db := setup(t)
 		must(db.LeaseRate(t.Context(), key, ask(1, 0)))(t)

@@ -215,7 +215,7 @@ func TestRunEvents(t *testing.T) {
 		require.True(t, page.Done, "a full page may be")
 	})
 
-	t.Run("a run of another tenant has no events, it is not there", func(t *testing.T) {
+	t.Run("a run of another tenant has no events and is not found", func(t *testing.T) {
 		t.Parallel()
 		w, g, _ := setup(t)
 		other := w.account(t, "brick")

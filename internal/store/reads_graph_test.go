@@ -82,7 +82,7 @@ func TestRunGraph(t *testing.T) {
 		require.True(t, found.MoreEdges)
 	})
 
-	t.Run("a run of another tenant is not there", func(t *testing.T) {
+	t.Run("a run of another tenant is not found", func(t *testing.T) {
 		t.Parallel()
 		_, err := w.RunGraph(t.Context(), store.RunKey{Tenant: other.tenant, Run: g.run.ID})
 		require.True(t, fault.Is(err, fault.NotFound), "%v", err)

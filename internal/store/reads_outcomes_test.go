@@ -63,7 +63,7 @@ func TestSlotOutcomes(t *testing.T) {
 		require.Empty(t, outcomes, "one that is over is not")
 	})
 
-	t.Run("if there are too many the newest are counted, and from where is said", func(t *testing.T) {
+	t.Run("if there are too many the newest are counted, and the start is returned", func(t *testing.T) {
 		t.Parallel()
 		outcomes, oldest, err := w.CappedSlotOutcomes(t.Context(), c.Key(), bounds, 2)
 		require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestDeployments(t *testing.T) {
 		require.True(t, fault.Is(err, fault.NotFound), err)
 	})
 
-	t.Run("a workspace without one says that something must be deployed", func(t *testing.T) {
+	t.Run("a workspace without a deployment is reported", func(t *testing.T) {
 		t.Parallel()
 		_, err := w.ActiveDeployment(t.Context(), a.tenant, "staging")
 		require.True(t, fault.Is(err, fault.NotFound), err)

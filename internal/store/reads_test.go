@@ -167,7 +167,7 @@ func TestTasks(t *testing.T) {
 		}
 	})
 
-	t.Run("what an earlier attempt's worker said is not shown for the next", func(t *testing.T) {
+	t.Run("progress of an earlier attempt is not shown for the next", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		g := w.newRun(t, w.account(t, "acme"), []run.TaskState{run.Running}, nil)
@@ -216,7 +216,7 @@ func TestTasks(t *testing.T) {
 		require.Len(t, must(w.ListTasks(t.Context(), g.key(), both, store.BeforeFirst, 100))(t), 1)
 	})
 
-	t.Run("a task of another run, of another tenant, or with no id is not there", func(t *testing.T) {
+	t.Run("a task of another run, of another tenant, or without an id is not found", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "acme"), w.account(t, "brick")

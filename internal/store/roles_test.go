@@ -108,7 +108,7 @@ func TestLogin(t *testing.T) {
 		require.NoError(t, s.Prepare(t.Context()), "functions work for their new owner")
 	})
 
-	t.Run("one that may not own the schema is told what it lacks", func(t *testing.T) {
+	t.Run("a role that may not own the schema gets the missing grants", func(t *testing.T) {
 		t.Parallel()
 		own, _ := login(t, "NOINHERIT")
 		_, err := open(t, own).Migrate(t.Context())

@@ -50,7 +50,7 @@ func TestFindByID(t *testing.T) {
 			require.Empty(t, must(w.FindByID(t.Context(), a.tenant, of))(t))
 		})
 	}
-	t.Run("a run and a task say how they are, and where", func(t *testing.T) {
+	t.Run("a run and a task have their state and place", func(t *testing.T) {
 		t.Parallel()
 		found := must(w.FindByID(t.Context(), id.Tenant{}, mine.run.ID.UUID))(t)
 		require.Equal(t, store.Found{Kind: store.KindRun, Name: "daily", Tenant: a.tenant, Workspace: "default", ID: mine.run.ID.UUID, State: run.RunRunning.String()}, found[0])
@@ -59,7 +59,7 @@ func TestFindByID(t *testing.T) {
 		require.Equal(t, run.Running.String(), found[0].State)
 		require.Equal(t, "default", found[0].Workspace)
 	})
-	t.Run("an id that nobody has, or that is none of ours, finds nothing", func(t *testing.T) {
+	t.Run("an unknown id, or one that is no UUID of Servo, finds nothing", func(t *testing.T) {
 		t.Parallel()
 		for _, of := range []uuid.UUID{uuid.Nil, uuid.Max, uuid.New(), uuid.Must(uuid.NewV7())} {
 			require.Empty(t, must(w.FindByID(t.Context(), id.Tenant{}, of))(t), of)

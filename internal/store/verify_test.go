@@ -96,7 +96,7 @@ func TestReadEverything(t *testing.T) {
 		require.Equal(t, g.tasks[3].Token, leases[0].Token)
 	})
 
-	t.Run("a reader that fails stops the stream, and the transaction goes on", func(t *testing.T) {
+	t.Run("a reader that fails stops the stream, and the transaction continues", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		g := w.newRun(t, w.account(t, "a"), nil, nil, nil)
@@ -150,7 +150,7 @@ func runIDs(rows []store.RunRow) []uuid.UUID {
 	return ids
 }
 
-func TestFindWhatIsAlone(t *testing.T) {
+func TestFindOrphans(t *testing.T) {
 	t.Parallel()
 
 	t.Run("rows without their run are counted, with the owner of the run", func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestFindWhatIsAlone(t *testing.T) {
 		require.Empty(t, ofA)
 	})
 
-	t.Run("sums that no run accounts for are found, of whoever is asked for", func(t *testing.T) {
+	t.Run("sums without a run are found, of all tenants or of one", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")
@@ -234,7 +234,7 @@ func TestFindWhatIsAlone(t *testing.T) {
 		require.Len(t, leases, 2)
 	})
 
-	t.Run("a ledger that contradicts the runs or itself is told, of all or of one tenant", func(t *testing.T) {
+	t.Run("a ledger that contradicts the runs or itself is reported, of all or of one tenant", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")

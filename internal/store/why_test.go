@@ -101,8 +101,8 @@ func TestExplain(t *testing.T) {
 // shareOf is what a tenant has of the default pool.
 func shareOf(a account) store.ShareKey { return store.ShareKey{Tenant: a.tenant, Pool: "default"} }
 
-// TestLooks: what is read without a lock is what the loops read.
-func TestLooks(t *testing.T) {
+// TestUnlockedReads: what is read without a lock is what the loops read.
+func TestUnlockedReads(t *testing.T) {
 	t.Parallel()
 
 	t.Run("shares are as they will be when what others have noted is folded in", func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestLooks(t *testing.T) {
 		require.Equal(t, 2, seen[0].InFlight)
 	})
 
-	t.Run("shares that begin to wait, or have room again, stand where they will join", func(t *testing.T) {
+	t.Run("shares that begin to wait, or have room again, have the place where they will join", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b, c, d := w.account(t, "acme"), w.account(t, "brick"), w.account(t, "corner"), w.account(t, "dairy")
@@ -181,7 +181,7 @@ func TestLooks(t *testing.T) {
 		})
 	})
 
-	t.Run("a queued task stands behind those of everybody, and workers are free for what they do not hold", func(t *testing.T) {
+	t.Run("a queued task is behind those of all tenants, and workers are free for what they do not hold", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a, b := w.account(t, "acme"), w.account(t, "brick")
@@ -201,7 +201,7 @@ func TestLooks(t *testing.T) {
 		})
 	})
 
-	t.Run("a run that waits stands behind those of a higher priority, then of a greater age", func(t *testing.T) {
+	t.Run("a waiting run is behind those of a higher priority, then of a greater age", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")
@@ -219,7 +219,7 @@ func TestLooks(t *testing.T) {
 		})
 	})
 
-	t.Run("a duty says who holds it and until when", func(t *testing.T) {
+	t.Run("a duty has its holder and its expiry", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "acme")

@@ -253,7 +253,7 @@ func TestHeartbeat(t *testing.T) {
 		})
 	})
 
-	t.Run("a lease that is lost ends the context, and nothing is said any more", func(t *testing.T) {
+	t.Run("a lost lease ends the context, and nothing is reported any more", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			causes, asked := make(chan error, 1), make(chan error, 1)
@@ -324,7 +324,7 @@ func TestHeartbeat(t *testing.T) {
 		})
 	})
 
-	t.Run("a result is not said for ever once its lease is lost", func(t *testing.T) {
+	t.Run("a result is not repeated endlessly once its lease is lost", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing})
@@ -371,7 +371,7 @@ func TestHeartbeat(t *testing.T) {
 		})
 	})
 
-	t.Run("a task that runs past its timeout is told so", func(t *testing.T) {
+	t.Run("a task that runs past its timeout gets the reason", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": untilCancelled})

@@ -107,7 +107,7 @@ func TestExec(t *testing.T) {
 		})
 	}
 
-	t.Run("a command that is not there is a mistake of the configuration", func(t *testing.T) {
+	t.Run("a missing command is a mistake of the configuration", func(t *testing.T) {
 		t.Parallel()
 		got := one(t, func(l *servov1.Lease) {
 			l.Code = &servov1.Code{Kind: &servov1.Code_Exec{Exec: &servov1.ExecCode{Command: []string{"no-such-command"}}}}
@@ -130,7 +130,7 @@ func TestExec(t *testing.T) {
 		requireGone(t, pid)
 	})
 
-	t.Run("what a command leaves behind dies with it, and holds up nobody", func(t *testing.T) {
+	t.Run("remaining processes of a command die with it, and delay no other task", func(t *testing.T) {
 		t.Parallel()
 		pids := filepath.Join(t.TempDir(), "pids")
 		b := start(t, nil, execs)

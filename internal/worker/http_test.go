@@ -66,7 +66,7 @@ func TestHTTP(t *testing.T) {
 		require.Equal(t, map[string]any{}, body["parameters"])
 	})
 
-	t.Run("the endpoint is told the slot, the data interval, the config and what made the run", func(t *testing.T) {
+	t.Run("the endpoint receives the slot, the data interval, the config and the trigger type", func(t *testing.T) {
 		t.Parallel()
 		slot := time.Date(2026, 3, 29, 2, 0, 0, 0, time.UTC)
 		var body map[string]any
@@ -112,7 +112,7 @@ func TestHTTP(t *testing.T) {
 		})
 	}
 
-	t.Run("nobody there is a network error", func(t *testing.T) {
+	t.Run("an address without a listener is a network error", func(t *testing.T) {
 		t.Parallel()
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()

@@ -46,7 +46,7 @@ func TestReport(t *testing.T) {
 		})
 	})
 
-	t.Run("a report whose answer is lost is said again, and heard once", func(t *testing.T) {
+	t.Run("a report whose answer is lost is sent again, and applied once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": returns(`1`)})
@@ -68,7 +68,7 @@ func TestReport(t *testing.T) {
 		})
 	})
 
-	t.Run("a result survives a server that is away for an hour", func(t *testing.T) {
+	t.Run("a result survives a server that does not answer for an hour", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(ctx context.Context, _ *worker.Task) (worker.Result, error) {
@@ -118,7 +118,7 @@ func TestReport(t *testing.T) {
 		})
 	})
 
-	t.Run("a result that the server refuses fails the task and says why", func(t *testing.T) {
+	t.Run("a result that the server refuses fails the task with the reason", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": returns(`"\u0000"`)})
@@ -174,7 +174,7 @@ func TestReport(t *testing.T) {
 		})
 	})
 
-	t.Run("an item that breaks the server again and again is given up, and holds up nobody", func(t *testing.T) {
+	t.Run("an item that breaks the server repeatedly is dropped, and delays no other", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing, "gold/bad": returns(`"bad"`)})
@@ -208,7 +208,7 @@ func TestReport(t *testing.T) {
 		})
 	})
 
-	t.Run("nothing more is claimed while too much waits to be heard", func(t *testing.T) {
+	t.Run("nothing more is claimed while too many reports wait", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing}, func(c *worker.Options) { c.Concurrency = 1000 })

@@ -20,7 +20,7 @@ import (
 func TestStop(t *testing.T) {
 	t.Parallel()
 
-	t.Run("tasks go on for the grace, what was not begun is given back at once", func(t *testing.T) {
+	t.Run("tasks continue for the grace, unstarted ones are returned at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": func(context.Context, *worker.Task) (worker.Result, error) {
@@ -39,7 +39,7 @@ func TestStop(t *testing.T) {
 		})
 	})
 
-	t.Run("a task that outlasts the grace is interrupted and told why", func(t *testing.T) {
+	t.Run("a task that outlasts the grace is interrupted, with the reason", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			causes := make(chan error, 1)
@@ -133,7 +133,7 @@ func TestStop(t *testing.T) {
 		})
 	})
 
-	t.Run("a worker that could not say all says how much", func(t *testing.T) {
+	t.Run("a worker that could not report everything logs how much", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing})
@@ -207,7 +207,7 @@ func TestStop(t *testing.T) {
 func TestUnknownCode(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a handler that the worker does not have is told with those it has", func(t *testing.T) {
+	t.Run("a missing handler is reported with the existing ones", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/revenue": nothing, "gold/report": nothing})

@@ -52,7 +52,7 @@ func TestTask(t *testing.T) {
 		})
 	})
 
-	t.Run("a cursor that somebody else has moved is told, and taken over", func(t *testing.T) {
+	t.Run("a cursor that another attempt has moved is reported, and taken over", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var found string
@@ -151,7 +151,7 @@ func TestTask(t *testing.T) {
 		})
 	})
 
-	t.Run("progress keeps its pace beside a log, and says nothing twice", func(t *testing.T) {
+	t.Run("progress keeps its pace beside a log, and repeats nothing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": does(func(ctx context.Context, task *worker.Task) error {
@@ -329,7 +329,7 @@ func TestLogs(t *testing.T) {
 		})
 	})
 
-	t.Run("a flood keeps its order, its bounds, and says what was dropped", func(t *testing.T) {
+	t.Run("a flood keeps its order, its bounds, and reports the dropped lines", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			stuck := make(chan struct{})

@@ -54,7 +54,7 @@ func TestTraces(t *testing.T) {
 		}
 	})
 
-	t.Run("spans tell of the attempt and of its code, and of what went wrong", func(t *testing.T) {
+	t.Run("spans contain the attempt and its code, and the failure", func(t *testing.T) {
 		t.Parallel()
 		spans := tracetest.NewInMemoryExporter()
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))

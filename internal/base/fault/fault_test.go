@@ -13,7 +13,7 @@ import (
 func TestFault(t *testing.T) {
 	t.Parallel()
 
-	t.Run("one line says field, mistake and remedy", func(t *testing.T) {
+	t.Run("one line has field, mistake and remedy", func(t *testing.T) {
 		t.Parallel()
 		err := fault.New(fault.InvalidArgument, "must be 1 to 10", fault.Field("priority"), fault.Remedy("use 5"))
 		require.Equal(t, "priority: must be 1 to 10 (use 5)", err.Error())
@@ -41,7 +41,7 @@ func TestFault(t *testing.T) {
 		require.NotContains(t, err.Error(), "refused")
 	})
 
-	t.Run("violations are told together", func(t *testing.T) {
+	t.Run("violations are reported together", func(t *testing.T) {
 		t.Parallel()
 		require.NoError(t, fault.FromViolations(nil))
 		err := fault.FromViolations([]fault.Violation{

@@ -16,7 +16,7 @@ import (
 func TestLoop(t *testing.T) {
 	t.Parallel()
 
-	t.Run("it paces itself, and goes on at once while there is more", func(t *testing.T) {
+	t.Run("it keeps its interval, and continues at once while there is more", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var runs atomic.Int32
@@ -113,7 +113,7 @@ func TestLoop(t *testing.T) {
 		})
 	})
 
-	t.Run("work that hears nothing any more is given up and begun anew", func(t *testing.T) {
+	t.Run("work whose context has ended is abandoned and started again", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var runs atomic.Int32

@@ -31,9 +31,9 @@ func post(t *testing.T, client *http.Client, url string) (*http.Response, error)
 	return response, err
 }
 
-// TestNobodyGetsIn calls addresses of this machine and its network in all spellings, and
+// TestPrivateAddresses calls addresses of this machine and its network in all spellings, and
 // looks at the door.
-func TestNobodyGetsIn(t *testing.T) {
+func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	home := netip.MustParseAddr("127.0.0.1")
 

@@ -39,7 +39,7 @@ func TestStreams(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 
-	t.Run("configs go to the workspace that they name, with what they say about being enabled", func(t *testing.T) {
+	t.Run("configs are saved in the workspace that they name, enabled or not", func(t *testing.T) {
 		t.Parallel()
 		requests, err := readConfigs(fstest.MapFS{
 			"c/a.yaml": {Data: []byte("name: a\npipeline: p\nenabled: false\n")},
@@ -56,7 +56,7 @@ func TestFiles(t *testing.T) {
 		require.Equal(t, "staging", requests[1].GetWorkspace())
 	})
 
-	t.Run("a mistake is told with its file", func(t *testing.T) {
+	t.Run("a mistake is reported with its file", func(t *testing.T) {
 		t.Parallel()
 		for text, wrong := range map[string]string{
 			"pipeline: p": "name is missing", "name: 3": "name is 3", "name: a\ntriger: {}": "triger", "name: [": "yaml",

@@ -43,7 +43,7 @@ func TestParentDies(t *testing.T) {
 		require.Equal(t, "7", query(t, second, second.URL(""), "SELECT n FROM kept"))
 	})
 
-	t.Run("killed together with its watcher, the next start stops what was left and goes on", func(t *testing.T) {
+	t.Run("killed together with its watcher, the next start stops the remaining processes and continues", func(t *testing.T) {
 		t.Parallel()
 		dir := openDir(t)
 		first := startParent(t, dir)
@@ -175,7 +175,7 @@ func TestStalePidFile(t *testing.T) {
 		require.Equal(t, "7", query(t, s, s.URL(""), "SELECT n FROM kept"))
 	})
 
-	t.Run("of a stranger who has the pid now neither keeps the start away nor harms the stranger", func(t *testing.T) {
+	t.Run("of another program that has the pid now neither prevents the start nor harms that program", func(t *testing.T) {
 		t.Parallel()
 		own, err := ownerOf("")
 		require.NoError(t, err)

@@ -103,7 +103,7 @@ func TestStart(t *testing.T) {
 		require.Equal(t, "1", query(t, s, s.URL(""), "SELECT 1"))
 	})
 
-	t.Run("options that can never work are told together", func(t *testing.T) {
+	t.Run("invalid options are reported together", func(t *testing.T) {
 		t.Parallel()
 		_, err := Start(t.Context(), Options{Port: 70000, Settings: map[string]string{
 			"port": "1", "Bad Name": "x", "search_path": "a\x00b", "work_mem": "4MB",
@@ -176,7 +176,7 @@ func TestDirectory(t *testing.T) {
 		require.NoDirExists(t, s.files.dir)
 	})
 
-	t.Run("of many starts on one directory one wins and the others are told who holds it", func(t *testing.T) {
+	t.Run("of many starts on one directory one wins and the others name its owner", func(t *testing.T) {
 		t.Parallel()
 		dir := openDir(t)
 		var group sync.WaitGroup
@@ -206,7 +206,7 @@ func TestDirectory(t *testing.T) {
 		require.Equal(t, "1", query(t, s, s.URL(""), "SELECT 1"), "the winner is not disturbed")
 	})
 
-	t.Run("what is no cluster is left alone", func(t *testing.T) {
+	t.Run("a directory that is no cluster stays unchanged", func(t *testing.T) {
 		t.Parallel()
 		dir := openDir(t)
 		letter := filepath.Join(dir, dataName, "letter.txt")

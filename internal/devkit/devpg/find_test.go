@@ -72,7 +72,7 @@ func TestFindBinaries(t *testing.T) {
 		require.Equal(t, bin, found[0].bin)
 	})
 
-	t.Run("what is not whole or too old is passed over, and the reason told", func(t *testing.T) {
+	t.Run("incomplete or old installations are skipped, with the reason", func(t *testing.T) {
 		t.Parallel()
 		root := t.TempDir()
 		wrapper := filepath.Join(root, "wrapper")
@@ -125,7 +125,7 @@ func TestFindBinaries(t *testing.T) {
 		require.ErrorContains(t, err, "SERVO_PG_BIN")
 	})
 
-	t.Run("a search that is called off says so", func(t *testing.T) {
+	t.Run("a cancelled search reports it", func(t *testing.T) {
 		t.Parallel()
 		bin := fakeServer(t, t.TempDir(), "17.1")
 		ctx, cancel := context.WithCancel(t.Context())

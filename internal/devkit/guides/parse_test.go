@@ -23,7 +23,7 @@ func TestBlocks(t *testing.T) {
 		require.Equal(t, "a/main.go", found[2].file())
 	})
 
-	t.Run("what nobody would run is an error, not silence", func(t *testing.T) {
+	t.Run("a block that no command runs is an error", func(t *testing.T) {
 		t.Parallel()
 		for _, page := range []string{
 			"```sh foreground\n```\n", "```sh terminal=\n```\n", "```sh terminal=a b\n```\n", "```bash\n```\n", "```\n```\n", "```sh byhand\n```\n", "```go file=\n```\n", "```text x\n```\n", "```sh\n",

@@ -47,9 +47,13 @@ var allowed = []*regexp.Regexp{
 }
 
 // UnusualWords finds words that Servo does not use, in what people read: code, comments, pages and
-// documents that are written by hand. Tests and applied migrations are left out.
+// documents that are written by hand. In tests it checks the names of tests and subtests. Applied
+// migrations are left out.
 func (r *Repo) UnusualWords() ([]Finding, error) {
 	keep := func(name string) bool {
+		if strings.HasSuffix(name, "_test.go") {
+			return true
+		}
 		if !isProduct(name) || strings.Contains(name, "/migrations/") || strings.HasPrefix(name, "third_party/") || strings.Contains(name, "/vendor/") || strings.HasSuffix(name, "tidy/words.go") {
 			return false
 		}
@@ -61,6 +65,9 @@ func (r *Repo) UnusualWords() ([]Finding, error) {
 		}
 		var found []Finding
 		for i, line := range lines(data) {
+			if strings.HasSuffix(name, "_test.go") {
+				line = testName(line)
+			}
 			for _, phrase := range allowed {
 				line = phrase.ReplaceAllString(line, "")
 			}
@@ -72,4 +79,22 @@ func (r *Repo) UnusualWords() ([]Finding, error) {
 		}
 		return found
 	})
+}
+
+// The forms of the name of a test and of a subtest, and the ends of words in an identifier.
+var (
+	testFunction = regexp.MustCompile(`^func (?:Test|Fuzz|Benchmark)(\w*)\(`)
+	subtest      = regexp.MustCompile(`\.Run\("((?:[^"\\]|\\.)*)"`)
+	wordEnd      = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
+
+// testName returns the words of the name of a test or subtest that begins on a line, "" on other lines.
+func testName(line string) string {
+	if m := testFunction.FindStringSubmatch(line); m != nil {
+		return wordEnd.ReplaceAllString(m[1], "$1 $2")
+	}
+	if m := subtest.FindStringSubmatch(line); m != nil {
+		return m[1]
+	}
+	return ""
 }

@@ -187,7 +187,7 @@ func TestKeyLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, access.Active, born.StateAt(now))
 
-	t.Run("a rotated key is believed for the overlap, and no longer than it would have been", func(t *testing.T) {
+	t.Run("a rotated key is accepted for the overlap, and no longer than its own expiry", func(t *testing.T) {
 		t.Parallel()
 		end, err := born.Rotate(now, time.Hour)
 		require.NoError(t, err)
@@ -244,7 +244,7 @@ func TestCaller(t *testing.T) {
 	read := access.Methods()["/servo.v1.RunService/ListRuns"]
 	write := access.Methods()["/servo.v1.RunService/TriggerRun"]
 
-	t.Run("another tenant and one that is not there are the same", func(t *testing.T) {
+	t.Run("another tenant and an unknown one get the same answer", func(t *testing.T) {
 		t.Parallel()
 		for _, role := range []access.Role{access.Viewer, access.TenantAdmin} {
 			for _, m := range []access.Method{read, write} {
@@ -255,7 +255,7 @@ func TestCaller(t *testing.T) {
 		}
 	})
 
-	t.Run("a denied call says which permission is missing and who has it", func(t *testing.T) {
+	t.Run("a denied call names the missing permission and the roles that have it", func(t *testing.T) {
 		t.Parallel()
 		f, ok := fault.As(of(access.Viewer).May(write, access.Request{Tenant: "acme"}))
 		require.True(t, ok)
@@ -301,7 +301,7 @@ func TestCaller(t *testing.T) {
 		require.NoError(t, access.Open().ForAll(keys, access.Request{}))
 	})
 
-	t.Run("a call that is in no table is for nobody but the platform, and nobody may do nothing", func(t *testing.T) {
+	t.Run("a call without a line in the table is refused to all but the platform, and the empty role has no permission", func(t *testing.T) {
 		t.Parallel()
 		require.True(t, fault.Is(of(access.TenantAdmin).May(access.Method{}, access.Request{}), fault.Forbidden))
 		require.True(t, fault.Is(access.Caller{}.May(read, access.Request{Tenant: "acme"}), fault.NotFound))

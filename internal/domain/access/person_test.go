@@ -17,7 +17,7 @@ func TestPerson(t *testing.T) {
 	read, write := access.Methods()["/servo.v1.RunService/ListRuns"], access.Methods()["/servo.v1.RunService/TriggerRun"]
 	may := func(p access.Person, m access.Method, r access.Request) error { return p.For(m, r).May(m, r) }
 
-	t.Run("a person acts in each tenant with what was granted there, and other tenants are not there", func(t *testing.T) {
+	t.Run("a person acts in each tenant with the grants there, and other tenants are unknown", func(t *testing.T) {
 		t.Parallel()
 		p := access.Person{Actor: "oidc/jo", Grants: []access.Grant{{Role: access.Viewer, Tenant: "acme"}, {Role: access.Operator, Tenant: "brick"}}}
 		require.NoError(t, may(p, read, access.Request{Tenant: "acme"}))
@@ -27,7 +27,7 @@ func TestPerson(t *testing.T) {
 		require.Equal(t, []string{"acme", "brick"}, p.For(read, access.Request{}).Tenants())
 	})
 
-	t.Run("somebody who is known and was granted nothing hears so, whatever is named", func(t *testing.T) {
+	t.Run("a known person without a grant is refused, whatever tenant is named", func(t *testing.T) {
 		t.Parallel()
 		nobody := access.Person{Actor: "oidc/jo"}
 		for _, m := range access.Methods() {

@@ -136,7 +136,7 @@ func TestEvolve(t *testing.T) {
 	})
 }
 
-func TestHears(t *testing.T) {
+func TestChannelReceives(t *testing.T) {
 	t.Parallel()
 	acme, globex := id.Of[id.Tenant](uuid.New()), id.Of[id.Tenant](uuid.New())
 	high := alert.ChannelSettings{Severity: alert.High}

@@ -70,7 +70,7 @@ func TestCycles(t *testing.T) {
 		require.EqualError(t, err, "assets[n/b].upstream: cycle: n/a → n/b → n/c → n/a (remove one of these upstreams)")
 	})
 
-	t.Run("a ring of ten thousand is told in short", func(t *testing.T) {
+	t.Run("a cycle of ten thousand is shortened", func(t *testing.T) {
 		t.Parallel()
 		lines := make([]string, 10_000)
 		for i := range lines {

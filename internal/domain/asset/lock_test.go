@@ -21,7 +21,7 @@ func TestLockKey(t *testing.T) {
 		return key
 	}
 
-	t.Run("what says nothing, and what is shared, is locked by workspace and pipeline", func(t *testing.T) {
+	t.Run("a pipeline without a lock, and a shared one, is locked by workspace and pipeline", func(t *testing.T) {
 		t.Parallel()
 		for _, lock := range []*asset.Lock{nil, {}, {Shared: true}} {
 			name, err := compile(t, lock).Of("prod", json.RawMessage(`{"region": "eu"}`))

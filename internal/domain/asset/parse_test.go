@@ -34,7 +34,7 @@ func readGood(t *testing.T, name string) *asset.Manifest {
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what is not said gets its default", func(t *testing.T) {
+	t.Run("missing fields get their defaults", func(t *testing.T) {
 		t.Parallel()
 		m := readGood(t, "full.yaml")
 		a, ok := m.Asset("gold/margin")
@@ -56,7 +56,7 @@ func TestParse(t *testing.T) {
 		}
 	})
 
-	t.Run("what is said is read", func(t *testing.T) {
+	t.Run("given fields are read", func(t *testing.T) {
 		t.Parallel()
 		m := readGood(t, "full.yaml")
 		orders, ok := m.Asset("bronze/orders")

@@ -64,7 +64,7 @@ func TestValidateEvent(t *testing.T) {
 	}
 }
 
-func TestFoldsRefuseWhatIsOutOfPlace(t *testing.T) {
+func TestEvolveRefusesUnexpectedEvents(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	subject := uuid.New()

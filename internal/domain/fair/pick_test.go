@@ -64,7 +64,7 @@ func TestPick(t *testing.T) {
 		require.Equal(t, 5, count, "they take turns")
 	})
 
-	t.Run("equal tenants take turns, and weights say how often", func(t *testing.T) {
+	t.Run("equal tenants take turns, and weights set how often", func(t *testing.T) {
 		t.Parallel()
 		order, _ := fair.Pick(0, []fair.Share{backlog(1, 1, 100), backlog(2, 1, 100), backlog(4, 1, 100)}, 70)
 		count := map[int]int{}

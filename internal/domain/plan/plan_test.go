@@ -49,7 +49,7 @@ func targets(keys ...string) (all []plan.Target) {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 
-	t.Run("tasks stand by stage, then by key", func(t *testing.T) {
+	t.Run("tasks are ordered by stage, then by key", func(t *testing.T) {
 		t.Parallel()
 		p, err := plan.New(manifest(t, shop), plan.Request{Pipeline: "revenue", Parameters: json.RawMessage(`{"day":"2026-01-01"}`)})
 		require.NoError(t, err)
@@ -175,13 +175,13 @@ func TestPlanRefuses(t *testing.T) {
 		})
 	}
 
-	t.Run("a manifest without pipelines says so", func(t *testing.T) {
+	t.Run("a manifest without pipelines is reported", func(t *testing.T) {
 		t.Parallel()
 		_, err := plan.New(manifest(t, "version: 1\nassets: [{key: a/b, go: {}}]"), plan.Request{Pipeline: "p"})
 		require.ErrorContains(t, err, "this manifest has no pipelines")
 	})
 
-	t.Run("a manifest that nobody validated", func(t *testing.T) {
+	t.Run("a manifest without validation", func(t *testing.T) {
 		t.Parallel()
 		a := asset.Asset{Key: "n/a", Upstream: []string{"n/b"}}
 		b := asset.Asset{Key: "n/b", Upstream: []string{"n/a"}}

@@ -17,14 +17,14 @@ func TestSwitch(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-	t.Run("a switch that nobody touched is on, and turning it on changes nothing", func(t *testing.T) {
+	t.Run("an untouched switch is on, and turning it on changes nothing", func(t *testing.T) {
 		t.Parallel()
 		body, err := platform.Switch{}.Turn(false, "", "")
 		require.NoError(t, err)
 		require.Nil(t, body)
 	})
 
-	t.Run("whoever turns it is named, by the request or else by the server", func(t *testing.T) {
+	t.Run("the actor of a change is named, by the request or else by the server", func(t *testing.T) {
 		t.Parallel()
 		off := platform.Event{
 			Subject: platform.SubjectOf(platform.KindSwitch, platform.Dispatch), Version: 1, At: at,
@@ -42,7 +42,7 @@ func TestSwitch(t *testing.T) {
 		require.Equal(t, platform.Dispatch, en.Name)
 	})
 
-	t.Run("after any turns it stands as the last one wanted, with one event for each change", func(t *testing.T) {
+	t.Run("after any changes it has the last state, with one event for each change", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			var en platform.Entity

@@ -22,7 +22,7 @@ func TestBreaker(t *testing.T) {
 		b.End(c, worked, now)
 	}
 
-	t.Run("it opens after failures in a row, and a success between them begins the count anew", func(t *testing.T) {
+	t.Run("it opens after failures in a row, and a success between them resets the count", func(t *testing.T) {
 		t.Parallel()
 		b := push.NewBreaker(config)
 		for _, worked := range []bool{false, false, true, false, false} {
@@ -83,7 +83,7 @@ func TestBreaker(t *testing.T) {
 		require.Equal(t, 1, b.Room(now))
 	})
 
-	t.Run("the late end of a call from before says nothing", func(t *testing.T) {
+	t.Run("the late end of an earlier call changes nothing", func(t *testing.T) {
 		t.Parallel()
 		b := push.NewBreaker(config)
 		late, _ := b.Begin(start)
@@ -96,7 +96,7 @@ func TestBreaker(t *testing.T) {
 		require.Equal(t, 1, b.Room(start.Add(time.Minute)))
 	})
 
-	t.Run("it does what a list of what happened says", func(t *testing.T) {
+	t.Run("it does what a list of events defines", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, breakerAgainstOracle)
 	})
@@ -225,7 +225,7 @@ func TestBucket(t *testing.T) {
 		require.Zero(t, b.Wait(start))
 	})
 
-	t.Run("a slow one lets one pass, and says when the next may", func(t *testing.T) {
+	t.Run("a slow one lets one pass, and returns when the next may", func(t *testing.T) {
 		t.Parallel()
 		b := push.NewBucket(0.5, start)
 		require.Equal(t, 1, b.Take(5, start))

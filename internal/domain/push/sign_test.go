@@ -54,7 +54,7 @@ func TestEnvelope(t *testing.T) {
 		require.Contains(t, string(raw), `"upstream":[]`)
 	})
 
-	t.Run("the largest is sent and believed, and the next is not made", func(t *testing.T) {
+	t.Run("the largest one is sent and accepted, and a larger one is refused", func(t *testing.T) {
 		t.Parallel()
 		least := len(signed(t, push.Envelope{Pool: "gpu"}, key, start))
 		e := push.Envelope{Pool: "gpu", Cursor: strings.Repeat("x", push.MaxEnvelope-least)}
@@ -112,7 +112,7 @@ func TestEnvelope(t *testing.T) {
 		}
 	})
 
-	t.Run("a key that is not believed does not sign, nor does one without randomness", func(t *testing.T) {
+	t.Run("a key that is not accepted does not sign, nor does one without randomness", func(t *testing.T) {
 		t.Parallel()
 		_, err := push.Sign(push.Envelope{}, revoked(key, start), start, lifetime, counting(1))
 		require.True(t, fault.Is(err, fault.Conflict))
@@ -120,14 +120,14 @@ func TestEnvelope(t *testing.T) {
 		require.ErrorContains(t, err, "randomness")
 	})
 
-	t.Run("a contract that is not known is said clearly to who has the key", func(t *testing.T) {
+	t.Run("an unknown contract is reported to the holder of the key", func(t *testing.T) {
 		t.Parallel()
 		raw := resign(t, signed(t, full(t, key, start), key, start), key.Worker("gpu"), func(m map[string]any) { m["contract"] = 2 })
 		_, err := push.Verify(raw, keys, start)
 		require.ErrorContains(t, err, "unknown contract 2")
 	})
 
-	t.Run("the secret that stands in for an unknown key signs nothing", func(t *testing.T) {
+	t.Run("the placeholder secret of an unknown key signs nothing", func(t *testing.T) {
 		t.Parallel()
 		raw := resign(t, signed(t, full(t, key, start), key, start), push.WorkerKey{Secret: make([]byte, 32)}, func(m map[string]any) {
 			m["auth"].(map[string]any)["key_id"] = "sk-unknown"

@@ -89,7 +89,7 @@ func TestAttempts(t *testing.T) {
 		})
 	}
 
-	t.Run("whatever happens to a task, its attempts are numbered, in order, and tell where it is", func(t *testing.T) {
+	t.Run("whatever happens to a task, its attempts are numbered, in order, and show its place", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			task, now := genTask(t), epoch

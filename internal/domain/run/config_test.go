@@ -28,7 +28,7 @@ func TestRunOfConfig(t *testing.T) {
 		return r
 	}
 
-	t.Run("a run knows its config and its slot for ever", func(t *testing.T) {
+	t.Run("a run keeps its config and its slot", func(t *testing.T) {
 		t.Parallel()
 		r := fold(t, RunCreated{Config: &config, Slot: &slot, Tasks: make([]TaskSpec, 1)}, RunStarted{}, RunCancelRequested{})
 		require.Equal(t, &config, r.Config)
@@ -55,7 +55,7 @@ func TestRunOfConfig(t *testing.T) {
 		require.Equal(t, "k", r.Lock, "it has it then")
 	})
 
-	t.Run("an event from before there were configs says nothing of them", func(t *testing.T) {
+	t.Run("an event from before there were configs has none", func(t *testing.T) {
 		t.Parallel()
 		text, err := json.Marshal(RunCreated{Tasks: []TaskSpec{}})
 		require.NoError(t, err)

@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 		require.EqualValues(t, 3, task.Failures)
 	})
 
-	t.Run("the class decides, and a hint can only say no", func(t *testing.T) {
+	t.Run("the class decides, and a hint can only prevent a retry", func(t *testing.T) {
 		t.Parallel()
 		yes := true
 		cases := map[string]struct {
@@ -222,7 +222,7 @@ func TestDecide(t *testing.T) {
 		require.EqualValues(t, 90, task.Timeout)
 	})
 
-	t.Run("a worker that stops its task at the deadline says what the reaper would", func(t *testing.T) {
+	t.Run("a worker that stops its task at the deadline reports the same as the reaper", func(t *testing.T) {
 		t.Parallel()
 		growing := Resolve("TIMEOUT", RetryPolicy{TimeoutGrowth: 1.5})
 		stopped := Fail{Token: 7, Failure: Failure{Code: "TIMEOUT"}, Policy: growing}
@@ -258,7 +258,7 @@ func TestDecide(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 
-	t.Run("each field comes from the strongest layer that says it", func(t *testing.T) {
+	t.Run("each field comes from the strongest layer that sets it", func(t *testing.T) {
 		t.Parallel()
 		got := Resolve("RATE_LIMITED",
 			RetryPolicy{MaxDelay: time.Minute},              // config

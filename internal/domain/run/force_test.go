@@ -38,7 +38,7 @@ func TestForceCancel(t *testing.T) {
 		require.ErrorContains(t, err, "not being cancelled")
 	})
 
-	t.Run("a refusal says when it will be possible", func(t *testing.T) {
+	t.Run("a refusal contains when it will be possible", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			second := func(name string) time.Time {
@@ -69,7 +69,7 @@ func TestForceCancel(t *testing.T) {
 		})
 	})
 
-	t.Run("what nobody holds is not forced, and a reason must be text", func(t *testing.T) {
+	t.Run("a task without a lease is not forced, and a reason must be text", func(t *testing.T) {
 		t.Parallel()
 		for _, state := range TaskStates() {
 			task := running()
@@ -85,7 +85,7 @@ func TestForceCancel(t *testing.T) {
 		}
 	})
 
-	t.Run("its attempt tells how it ended", func(t *testing.T) {
+	t.Run("its attempt has its end", func(t *testing.T) {
 		t.Parallel()
 		attempts := Attempts(history(event.Body(TaskClaimed{Attempt: 1, Worker: "w"}), TaskCancelRequested{}, TaskCancelled{Forced: true}))
 		require.Equal(t, AttemptForced, attempts[0].End)

@@ -107,7 +107,7 @@ func TestTaskMachine(t *testing.T) {
 		}
 	})
 
-	t.Run("each pair of state and command stands in at most one row", func(t *testing.T) {
+	t.Run("each pair of state and command is in at most one row", func(t *testing.T) {
 		t.Parallel()
 		seen := map[TaskState]map[TaskCommand]bool{}
 		for _, row := range taskTransitions {

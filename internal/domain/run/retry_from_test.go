@@ -64,7 +64,7 @@ func TestFrom(t *testing.T) {
 		})
 	}
 
-	t.Run("a task stands for its asset, and one that was fanned out for who did it", func(t *testing.T) {
+	t.Run("a task represents its asset, and a fanned-out one the task that added it", func(t *testing.T) {
 		t.Parallel()
 		mint := minter()
 		m := madeOf(mint, shape, never)

@@ -10,9 +10,9 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 )
 
-// TestMade: what a retry does again, and what it takes over. The run has scan → join and a
+// TestRetryPlan: what a retry does again, and what it takes over. The run has scan → join and a
 // task alone; scan has fanned out two pages with a barrier, and the first page two parts.
-func TestMade(t *testing.T) {
+func TestRetryPlan(t *testing.T) {
 	t.Parallel()
 	mint := id.NewMinter(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
 	tasks := map[string]id.Task{}

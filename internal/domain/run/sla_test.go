@@ -56,7 +56,7 @@ func TestPromises(t *testing.T) {
 		}
 	})
 
-	t.Run("a breach that nobody knows, or a second one, is no event of a run", func(t *testing.T) {
+	t.Run("a breach of an unknown kind, or a second one, is no event of a run", func(t *testing.T) {
 		t.Parallel()
 		for _, sla := range SLAs() {
 			once, err := made.Evolve(event.Event{Version: 2, At: now, Body: RunBreached{SLA: sla}})
@@ -69,7 +69,7 @@ func TestPromises(t *testing.T) {
 		require.ErrorContains(t, err, `"freshness"`)
 	})
 
-	t.Run("an event from before there were promises says nothing of them", func(t *testing.T) {
+	t.Run("an event from before there were promises has none", func(t *testing.T) {
 		t.Parallel()
 		text, err := json.Marshal(RunCreated{Tasks: []TaskSpec{}})
 		require.NoError(t, err)

@@ -84,7 +84,7 @@ func TestZones(t *testing.T) {
 		})
 	}
 
-	t.Run("a name that is nearly right is told", func(t *testing.T) {
+	t.Run("a similar name is suggested", func(t *testing.T) {
 		t.Parallel()
 		_, err := schedule.Location("Europe/Berln")
 		require.ErrorContains(t, err, "did you mean Europe/Berlin?")

@@ -57,7 +57,7 @@ func TestChart(t *testing.T) {
 		}
 	})
 
-	t.Run("nothing is said to be nothing", func(t *testing.T) {
+	t.Run("an empty list has a text", func(t *testing.T) {
 		t.Parallel()
 		var text strings.Builder
 		require.NoError(t, simulate.Chart(&text, run(t, day()), 80))

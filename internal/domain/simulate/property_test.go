@@ -337,7 +337,7 @@ func TestSuggestion(t *testing.T) {
 		return configs
 	}
 
-	t.Run("a crowd at midnight is spread, and who has no part in it is left alone", func(t *testing.T) {
+	t.Run("a peak at midnight is spread, and configs outside it stay unchanged", func(t *testing.T) {
 		t.Parallel()
 		in := day(append(crowd(t, 1000, "0 0 * * *", 0), crowd(t, 30, "0 5 * * *", 0)...)...)
 		s := run(t, in).Suggestions

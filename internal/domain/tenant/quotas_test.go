@@ -64,7 +64,7 @@ func TestQuotasValidate(t *testing.T) {
 		})
 	}
 
-	t.Run("all mistakes are told at once", func(t *testing.T) {
+	t.Run("all mistakes are reported at once", func(t *testing.T) {
 		t.Parallel()
 		f, ok := fault.As(tenant.Quotas{MaxConcurrentTasks: -5}.Validate())
 		require.True(t, ok)

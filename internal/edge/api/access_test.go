@@ -331,7 +331,7 @@ func (g *guarded) rest(t testing.TB, verb, path string, body bool, key string) (
 	return answer.StatusCode, string(text), answer.Header
 }
 
-func TestKeysThatAreNotBelieved(t *testing.T) {
+func TestRefusedKeys(t *testing.T) {
 	t.Parallel()
 	g := setupGuarded(t)
 	acme, err := g.db.TenantByName(t.Context(), "acme")
@@ -384,7 +384,7 @@ func TestKeysThatAreNotBelieved(t *testing.T) {
 	require.Equal(t, codes.Unauthenticated, status.Code(list(g, bearer(rotated)...)))
 	require.Len(t, answers, 1, "all of them hear the same")
 
-	t.Run("over REST it is 401, with the way in; what is for everybody needs no key", func(t *testing.T) {
+	t.Run("over REST it is 401, with the way in; public paths need no key", func(t *testing.T) {
 		t.Parallel()
 		code, body, header := g.rest(t, "GET", "/v1/tenants/acme/runs", false, "")
 		require.Equal(t, http.StatusUnauthorized, code)

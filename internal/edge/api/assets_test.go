@@ -70,13 +70,13 @@ func TestAssets(t *testing.T) {
 		require.Equal(t, "dee", d.GetCode().GetGo().GetHandler())
 	})
 
-	t.Run("an asset that is not there is not found, with what may have been meant", func(t *testing.T) {
+	t.Run("a missing asset is not found, with a suggestion", func(t *testing.T) {
 		t.Parallel()
 		_, err := b.assets.GetAsset(t.Context(), &servov1.GetAssetRequest{Tenant: "acme", Asset: "f/scam"})
 		require.Contains(t, requireRefused(t, err, codes.NotFound, "asset").GetMessage(), "f/scan")
 	})
 
-	t.Run("who has deployed nothing is told to", func(t *testing.T) {
+	t.Run("a tenant without a deployment is asked to deploy", func(t *testing.T) {
 		t.Parallel()
 		_, err := b.assets.ListAssets(t.Context(), &servov1.ListAssetsRequest{Tenant: "brick"})
 		require.Contains(t, requireRefused(t, err, codes.NotFound, "workspace").GetRemedy(), "deploy")

@@ -45,7 +45,7 @@ func TestAuditLog(t *testing.T) {
 		require.NotZero(t, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE method = 'TenantService/CreateTenant' AND tenant_id = '00000000-0000-0000-0000-000000000000'`))
 	})
 
-	t.Run("who was denied is written down with its own tenant, and whoever is not known is not", func(t *testing.T) {
+	t.Run("a denied call is in the audit of its own tenant, and an unknown caller is not", func(t *testing.T) {
 		t.Parallel()
 		g := setupGuarded(t)
 		viewer, _ := g.key(t, "acme", access.Settings{Name: "eyes", Role: access.Viewer})
@@ -83,7 +83,7 @@ func TestAuditLog(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, codeOf(err))
 	})
 
-	t.Run("over REST it has the caller's address and the id of the request, whatever headers say", func(t *testing.T) {
+	t.Run("over REST it has the caller's address and the id of the request, whatever the headers are", func(t *testing.T) {
 		t.Parallel()
 		g := setupGuarded(t)
 		key := g.roleKey(t, access.Platform)

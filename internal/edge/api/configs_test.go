@@ -95,7 +95,7 @@ func whole(t *testing.T) *servov1.ConfigSpec {
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what is said comes back, and what is not said is filled in", func(t *testing.T) {
+	t.Run("given fields come back, and missing ones are filled in", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		b.create(t, "other", hourly())
@@ -461,7 +461,7 @@ func TestBadConfigs(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "reason")
 	})
 
-	t.Run("the field of several mistakes is told of each", func(t *testing.T) {
+	t.Run("each of several mistakes has its field", func(t *testing.T) {
 		t.Parallel()
 		bad := hourly()
 		bad.Jitter, bad.MaxExecution = "soon", "later"

@@ -208,14 +208,14 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, secret.Error(), logged[0]["error"])
 	})
 
-	t.Run("a database that is away is worth another try", func(t *testing.T) {
+	t.Run("an unreachable database is worth another try", func(t *testing.T) {
 		t.Parallel()
 		p := requireRefused(t, call(t.Context(), fails(fmt.Errorf("read: %w", io.ErrUnexpectedEOF))), codes.Unavailable, "")
 		require.Positive(t, p.GetRetryAfter().AsDuration())
 		require.Len(t, b.log.with("database unavailable"), 1)
 	})
 
-	t.Run("who has gone is told nothing about the database", func(t *testing.T) {
+	t.Run("a caller that has gone gets no error of the database", func(t *testing.T) {
 		t.Parallel()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -38,7 +38,7 @@ func TestForceCancelTask(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	t.Run("a silent worker's task ends, and what it says later changes nothing", func(t *testing.T) {
+	t.Run("a silent worker's task ends, and its later reports change nothing", func(t *testing.T) {
 		t.Parallel()
 		b, lease, force := begin(t)
 		cancel(t, b, force.GetRun())
@@ -58,7 +58,7 @@ func TestForceCancelTask(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("a refusal says what is missing", func(t *testing.T) {
+	t.Run("a refusal names the missing field", func(t *testing.T) {
 		t.Parallel()
 		b, _, force := begin(t)
 		_, err := b.tasks.ForceCancelTask(t.Context(), force)

@@ -28,7 +28,7 @@ func TestEvents(t *testing.T) {
 		return &servov1.SendEventRequest{Tenant: "acme", Name: "prices", DedupeKey: "k", Reason: "exported"}
 	}
 
-	t.Run("an event makes a run of each config that listens, and says so when asked", func(t *testing.T) {
+	t.Run("an event creates a run of each listening config, and lists them", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		b.create(t, "listening", onEvent("prices"))
@@ -64,7 +64,7 @@ func TestEvents(t *testing.T) {
 		require.ErrorContains(t, err, "with other parameters")
 	})
 
-	t.Run("what is wrong is said with its field", func(t *testing.T) {
+	t.Run("a mistake is reported with its field", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		b.create(t, "listening", onEvent("prices"))

@@ -24,7 +24,7 @@ import (
 func TestExplain(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a task and its run say what stands in the way, with the values", func(t *testing.T) {
+	t.Run("a task and its run list their blockers, with the values", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "diamond").GetId()
@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 		require.Equal(t, "d/a", why.GetBlockers()[0].GetValues().AsMap()["asset"])
 	})
 
-	t.Run("what is not there, and what is another's, is not found", func(t *testing.T) {
+	t.Run("a missing object, and one of another tenant, is not found", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()

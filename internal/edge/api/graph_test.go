@@ -55,7 +55,7 @@ func TestRunGraph(t *testing.T) {
 		require.Equal(t, "SUCCESS", n.GetOutcome())
 	}
 
-	t.Run("of another tenant it is not there", func(t *testing.T) {
+	t.Run("an object of another tenant is not found", func(t *testing.T) {
 		t.Parallel()
 		_, err := b.runs.GetRunGraph(t.Context(), &servov1.GetRunGraphRequest{Tenant: "brick", Run: made.GetId()})
 		requireRefused(t, err, codes.NotFound, "run")
@@ -74,7 +74,7 @@ func TestWhoAmI(t *testing.T) {
 		require.False(t, who.GetOpen())
 		return who
 	}
-	t.Run("a key of a tenant hears its name, role, tenant and workspace", func(t *testing.T) {
+	t.Run("a key of a tenant gets its name, role, tenant and workspace", func(t *testing.T) {
 		t.Parallel()
 		key, made := g.key(t, "acme", access.Settings{Name: "ci", Role: access.Viewer, Workspace: "default"})
 		who := ask(t, key)
@@ -91,7 +91,7 @@ func TestWhoAmI(t *testing.T) {
 		require.Contains(t, who.GetPermissions(), "ADMIN")
 		require.Equal(t, []string{"default"}, ask(t, g.roleKey(t, access.Worker)).GetPools())
 	})
-	t.Run("an open server says so", func(t *testing.T) {
+	t.Run("an open server reports that it is open", func(t *testing.T) {
 		t.Parallel()
 		who, err := servov1.NewKeyServiceClient(g.bundle.conn).WhoAmI(t.Context(), &servov1.WhoAmIRequest{})
 		require.NoError(t, err)

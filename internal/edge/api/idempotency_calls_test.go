@@ -103,9 +103,9 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 	}
 }
 
-// TestEveryChangeIsMadeOnce makes every call of the contract that changes something twice with a
+// TestChangesAreIdempotent makes every call of the contract that changes something twice with a
 // key.
-func TestEveryChangeIsMadeOnce(t *testing.T) {
+func TestChangesAreIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setupBare(t, engine.Config{PollEvery: 50 * time.Millisecond, ForceCancelAfter: time.Nanosecond})
 	for _, name := range []string{"acme", "brick"} {

@@ -165,7 +165,7 @@ func TestKeysOfCalls(t *testing.T) {
 		requireRefused(t, err, codes.FailedPrecondition, "idempotency_key")
 	})
 
-	t.Run("nobody gets the answer of somebody else", func(t *testing.T) {
+	t.Run("an answer is not returned to another caller", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := create(acme, "mine", "acme", "w4")
 		require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestKeysOfCalls(t *testing.T) {
 		require.Zero(t, g.answered(t, "read"))
 	})
 
-	t.Run("over REST a repeat says what it is, and a secret is shown once", func(t *testing.T) {
+	t.Run("over REST a repeat is marked, and a secret is shown once", func(t *testing.T) {
 		t.Parallel()
 		post := func() (http.Header, string) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.web.URL+"/v1/tenants/acme/keys", strings.NewReader(`{"name": "rest", "role": "viewer"}`))
@@ -254,7 +254,7 @@ func within(ctx context.Context, b *bundle, key, name string, handler func(ctx c
 		func(ctx context.Context, _ any) (any, error) { return handler(ctx) })
 }
 
-func TestWhatGoesWrongLeavesNothing(t *testing.T) {
+func TestFailedCallsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	b := setupBare(t, engine.Config{})
 	create := func(ctx context.Context, name string) (any, error) {
@@ -347,7 +347,7 @@ func TestTwins(t *testing.T) {
 		require.Equal(t, 1, b.tenantsNamed(t, "twin"))
 	})
 
-	t.Run("a twin whose patience is over is told to come back", func(t *testing.T) {
+	t.Run("a twin whose patience is over is asked to repeat the call", func(t *testing.T) {
 		t.Parallel()
 		impatient := newReplica(t, b, api.Options{})
 		impatient.server.SetPatience(time.Millisecond)

@@ -72,7 +72,7 @@ func TestRevocation(t *testing.T) {
 		verifytest.Clean(t, g.db)
 	})
 
-	t.Run("a database that is away is no reason to believe nobody, and is said", func(t *testing.T) {
+	t.Run("an unreachable database is reported as such, and no reason to refuse a key", func(t *testing.T) {
 		t.Parallel()
 		g := setupGuarded(t)
 		key := g.roleKey(t, access.Viewer)

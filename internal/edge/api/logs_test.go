@@ -122,7 +122,7 @@ func TestLogs(t *testing.T) {
 		require.Empty(t, none.GetNextPageToken())
 	})
 
-	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
+	t.Run("invalid requests are refused with their field", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()

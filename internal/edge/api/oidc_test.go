@@ -87,7 +87,7 @@ func TestTokens(t *testing.T) {
 		return err
 	}
 
-	t.Run("a token lets somebody in, over gRPC and over REST", func(t *testing.T) {
+	t.Run("a token authenticates, over gRPC and over REST", func(t *testing.T) {
 		t.Parallel()
 		token := g.token(t, "jo", "viewer@acme")
 		require.NoError(t, list(token, "acme"))
@@ -95,7 +95,7 @@ func TestTokens(t *testing.T) {
 		require.Equal(t, http.StatusOK, code, body)
 	})
 
-	t.Run("keys go on as before", func(t *testing.T) {
+	t.Run("keys work as before", func(t *testing.T) {
 		t.Parallel()
 		key, _ := g.key(t, "acme", access.Settings{Role: access.Viewer})
 		require.NoError(t, list(key, "acme"))
@@ -118,7 +118,7 @@ func TestTokens(t *testing.T) {
 		require.Empty(t, second.GetNextPageToken())
 	})
 
-	t.Run("whoever asks is told who they are, what was granted, and until when", func(t *testing.T) {
+	t.Run("a caller gets its identity, its grants, and their expiry", func(t *testing.T) {
 		t.Parallel()
 		me, err := servov1.NewKeyServiceClient(g.conn).WhoAmI(with(t.Context(), g.token(t, "jo", "viewer@brick", "operator@acme/dev")), &servov1.WhoAmIRequest{})
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestTokens(t *testing.T) {
 		require.Contains(t, body, `"role":"platform"`)
 	})
 
-	t.Run("somebody who is known and was granted nothing is told so, and written down", func(t *testing.T) {
+	t.Run("a known person without a grant gets 403, and is in the audit", func(t *testing.T) {
 		t.Parallel()
 		token := g.token(t, "nobody")
 		err := list(token, "acme")
@@ -169,7 +169,7 @@ func TestTokens(t *testing.T) {
 		require.Equal(t, codes.NotFound, status.Code(err), "a viewer there")
 	})
 
-	t.Run("what somebody does is in the audit of the tenant, by name, and in the events", func(t *testing.T) {
+	t.Run("changes of a person are in the audit of the tenant, by name, and in the events", func(t *testing.T) {
 		t.Parallel()
 		token := g.token(t, "boss@example.com", "admin@acme", "operator@brick")
 		_, err := servov1.NewTenantServiceClient(g.conn).CreateWorkspace(with(t.Context(), token), &servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "made"})
@@ -227,7 +227,7 @@ func (g *guarded) auditOf(t testing.TB, actor, tenant string) []*servov1.AuditEn
 	return answer.GetEntries()
 }
 
-func TestTokensThatAreNotBelieved(t *testing.T) {
+func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
 	g := setupTrusting(t)
 	key := g.issuer.RotateRSA(t)
@@ -282,7 +282,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 	require.Len(t, byREST, 1, "all of them hear the same")
 	require.NoError(t, list("authorization", "Bearer "+good))
 
-	t.Run("the log says why, and has no token", func(t *testing.T) {
+	t.Run("the log has the reason, and no token", func(t *testing.T) {
 		t.Parallel()
 		var reasons []string
 		for _, line := range g.log.with("authentication failed") {
@@ -308,7 +308,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 		require.Equal(t, http.StatusOK, code, body)
 	})
 
-	t.Run("a server that trusts nobody believes no token", func(t *testing.T) {
+	t.Run("a server without issuers accepts no token", func(t *testing.T) {
 		t.Parallel()
 		code, body, _ := g.another(t).bearer(t, "/v1/tenants/acme/runs", good)
 		require.Equal(t, http.StatusUnauthorized, code)

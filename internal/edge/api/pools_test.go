@@ -46,7 +46,7 @@ func TestPools(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
-	t.Run("only what is said changes", func(t *testing.T) {
+	t.Run("only given fields change", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		pools := servov1.NewPoolServiceClient(b.conn)
@@ -73,7 +73,7 @@ func TestPools(t *testing.T) {
 		requireRefused(t, err, codes.NotFound, "pool")
 	})
 
-	t.Run("a pool that nobody has configured is there when it is used", func(t *testing.T) {
+	t.Run("a pool without configuration exists when it is used", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.trigger(t, "single")

@@ -64,7 +64,7 @@ func TestProgress(t *testing.T) {
 		require.Equal(t, attempt.GetEndedAt().AsTime(), attempt.GetStages()[3].GetEndedAt().AsTime())
 	})
 
-	t.Run("a heartbeat without progress leaves what was said", func(t *testing.T) {
+	t.Run("a heartbeat without progress keeps the previous one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		in := b.trigger(t, "single").GetId()

@@ -164,7 +164,7 @@ func TestRates(t *testing.T) {
 		require.Equal(t, 20, hammer(t, replicas[:1], 40, list("acme")))
 	})
 
-	t.Run("a tenant that is not there has no limit but the answer that it is not there", func(t *testing.T) {
+	t.Run("an unknown tenant has no limit but the answer that it is unknown", func(t *testing.T) {
 		t.Parallel()
 		_, replicas, _ := threeReplicas(t, ratelimit.Limits{List: 1})
 		for range 5 {
@@ -172,7 +172,7 @@ func TestRates(t *testing.T) {
 		}
 	})
 
-	t.Run("how a caller stands is told with every answer, over gRPC and REST", func(t *testing.T) {
+	t.Run("each answer has the caller's limit, over gRPC and REST", func(t *testing.T) {
 		t.Parallel()
 		b, replicas, clock := threeReplicas(t, ratelimit.Limits{List: 2, Trigger: 5})
 		clock.set(t, b, clock.now.Load().Add(15*time.Second))
@@ -209,7 +209,7 @@ func TestRates(t *testing.T) {
 		require.Empty(t, free.Header.Get("RateLimit-Limit"), "a call without a limit says nothing of one")
 	})
 
-	t.Run("a server that was told of no limits has none", func(t *testing.T) {
+	t.Run("a server without limits has none", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		var head metadata.MD

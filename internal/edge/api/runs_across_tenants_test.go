@@ -49,7 +49,7 @@ func TestRunsAcrossTenants(t *testing.T) {
 		})
 		require.Equal(t, made, found)
 	})
-	t.Run("a key of a tenant does not, and says which key does", func(t *testing.T) {
+	t.Run("a key of a tenant does not, and the refusal names the role that does", func(t *testing.T) {
 		t.Parallel()
 		_, err := runs.ListRuns(viewer, &servov1.ListRunsRequest{})
 		require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)

@@ -94,13 +94,13 @@ func TestTrigger(t *testing.T) {
 		})
 	}
 
-	t.Run("who has deployed nothing is told to", func(t *testing.T) {
+	t.Run("a tenant without a deployment is asked to deploy, before anything else", func(t *testing.T) {
 		t.Parallel()
 		_, err := b.runs.TriggerRun(t.Context(), &servov1.TriggerRunRequest{Tenant: "brick", Pipeline: "single"})
 		require.Contains(t, requireRefused(t, err, codes.FailedPrecondition, "workspace").GetRemedy(), "deploy")
 	})
 
-	t.Run("a plan says what would run, and runs nothing", func(t *testing.T) {
+	t.Run("a plan lists what would run, and runs nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		planned, err := b.runs.PlanRun(t.Context(), &servov1.PlanRunRequest{Tenant: "acme", Pipeline: "diamond"})
@@ -184,7 +184,7 @@ func TestListRuns(t *testing.T) {
 		}
 	})
 
-	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
+	t.Run("invalid triggers are refused with their field", func(t *testing.T) {
 		t.Parallel()
 		for field, req := range map[string]*servov1.ListRunsRequest{
 			"page_size":  {PageSize: 101},
@@ -200,7 +200,7 @@ func TestListRuns(t *testing.T) {
 		}
 	})
 
-	t.Run("nobody sees another tenant's runs", func(t *testing.T) {
+	t.Run("another tenant's runs are invisible", func(t *testing.T) {
 		t.Parallel()
 		answer, err := b.runs.ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: "brick"})
 		require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestSearch(t *testing.T) {
 	}
 	run := func(tenant string) string { return made[tenant].GetId() }
 
-	t.Run("an operator finds an id in whatever tenant, and says what it is", func(t *testing.T) {
+	t.Run("an operator finds an id in every tenant, with its kind", func(t *testing.T) {
 		t.Parallel()
 		answer, err := search.Search(operator, &servov1.SearchRequest{Q: "  " + strings.ToUpper(run("brick")) + " "})
 		require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestSearch(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, answer.GetFound(), "locks are for keys of the whole tenant")
 	})
-	t.Run("a text that says nothing, or too much, is refused", func(t *testing.T) {
+	t.Run("a text that is too short or too long is refused", func(t *testing.T) {
 		t.Parallel()
 		_, err := search.Search(operator, &servov1.SearchRequest{Q: "   "})
 		requireRefused(t, err, codes.InvalidArgument, "q")

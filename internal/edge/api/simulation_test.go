@@ -105,7 +105,7 @@ func TestSimulate(t *testing.T) {
 		equal(t, b.simulate(t, &servov1.SimulateRequest{Configs: extra}), b.simulate(t, &servov1.SimulateRequest{Configs: extra}))
 	})
 
-	t.Run("configs of another workspace are told apart", func(t *testing.T) {
+	t.Run("configs of several workspaces are distinguished", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		_, err := b.tenants.CreateWorkspace(t.Context(), &servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "lab"})

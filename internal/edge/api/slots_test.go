@@ -200,7 +200,7 @@ func TestSlots(t *testing.T) {
 		require.NotEmpty(t, c.GetLastRun().GetId())
 	})
 
-	t.Run("a ledger without holes says so, also of a config that was deleted", func(t *testing.T) {
+	t.Run("a ledger without holes is reported, also of a deleted config", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		made := b.create(t, "a", hourly())
@@ -222,7 +222,7 @@ func TestSlots(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	t.Run("why a config has not fired is told with its values", func(t *testing.T) {
+	t.Run("the reasons why a config has not fired have their values", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		made := b.create(t, "a", hourly())
@@ -284,7 +284,7 @@ func TestTick(t *testing.T) {
 		require.Equal(t, int64(2), answer.GetConfigsProcessed())
 	})
 
-	t.Run("what runs have told is taken in", func(t *testing.T) {
+	t.Run("results of runs are folded in", func(t *testing.T) {
 		t.Parallel()
 		b := setupConfigs(t)
 		b.create(t, "a", hourly())

@@ -83,7 +83,7 @@ func TestListTasks(t *testing.T) {
 		require.Equal(t, []string{"1d/bREADY", "2d/cREADY"}, read("d/d"))
 	})
 
-	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
+	t.Run("invalid times are refused with their field", func(t *testing.T) {
 		t.Parallel()
 		_, err := b.tasks.ListTasks(t.Context(), &servov1.ListTasksRequest{Tenant: "acme", Run: "x"})
 		requireRefused(t, err, codes.InvalidArgument, "run")
@@ -132,7 +132,7 @@ func TestGetTask(t *testing.T) {
 		require.Empty(t, task.GetAttempts()[0].GetEnded())
 	})
 
-	t.Run("a task that failed says why, in each attempt", func(t *testing.T) {
+	t.Run("a failed task has the reason, in each attempt", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()

@@ -155,7 +155,7 @@ pipelines:
 		require.True(t, list.GetDeployments()[0].GetActive())
 	})
 
-	t.Run("a dry run says what would change, and changes nothing", func(t *testing.T) {
+	t.Run("a dry run lists the changes, and changes nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		dry := deploy(b, changed, true)(t)
@@ -187,7 +187,7 @@ pipelines:
 		require.Len(t, read.GetManifest().GetFields()["assets"].GetListValue().GetValues(), 2)
 	})
 
-	t.Run("what is wrong with a manifest is said at its place, all at once", func(t *testing.T) {
+	t.Run("mistakes of a manifest are reported with their place, all at once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		bad, err := structpb.NewStruct(map[string]any{"version": 1, "assets": []any{
@@ -215,7 +215,7 @@ pipelines:
 		requireRefused(t, err, codes.ResourceExhausted, "manifest")
 	})
 
-	t.Run("a workspace or a deployment that is not there, or not yours, is not found", func(t *testing.T) {
+	t.Run("a missing workspace or deployment, and one of another tenant, is not found", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		mine := deploy(b, manifestText, false)(t).GetDeployment().GetId()

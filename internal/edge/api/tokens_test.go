@@ -111,7 +111,7 @@ func TestNoListTakesForeignTokens(t *testing.T) {
 		})
 	}
 
-	t.Run("another server of the same database goes on with the token", func(t *testing.T) {
+	t.Run("another server of the same database continues with the token", func(t *testing.T) {
 		t.Parallel()
 		other := newReplica(t, b, api.Options{})
 		second, err := servov1.NewRunServiceClient(other).ListRuns(t.Context(), &servov1.ListRunsRequest{Tenant: "acme", PageSize: 1, PageToken: given})

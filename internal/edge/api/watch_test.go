@@ -48,7 +48,7 @@ const everything = 1 << 30
 func TestWatch(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a run that is over is told from its first event to its end", func(t *testing.T) {
+	t.Run("an ended run is streamed from its first event to its end", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "diamond").GetId()
@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 		require.Eventually(t, func() bool { return len(b.log.with("call")) > 0 && watched(b) == 2 }, waitLong, waitShort)
 	})
 
-	t.Run("a server that stops says so, and where to go on", func(t *testing.T) {
+	t.Run("a server that stops reports it, and the position to continue from", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()
@@ -216,7 +216,7 @@ func TestListRunEvents(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "page_token")
 	})
 
-	t.Run("an event says what happened, to what, and when", func(t *testing.T) {
+	t.Run("an event has its subject, its change and its time", func(t *testing.T) {
 		t.Parallel()
 		byType := map[string]*servov1.Event{}
 		for _, e := range all {

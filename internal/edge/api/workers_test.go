@@ -180,7 +180,7 @@ func TestClaim(t *testing.T) {
 		}
 	})
 
-	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
+	t.Run("invalid cursors are refused with their field", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		for field, spoil := range map[string]func(*servov1.ClaimRequest){
@@ -324,7 +324,7 @@ func TestHeartbeat(t *testing.T) {
 		return answer.GetLeases(), err
 	}
 
-	t.Run("the answers say which leases are held, in their places", func(t *testing.T) {
+	t.Run("the answers list which leases are held, in their places", func(t *testing.T) {
 		t.Parallel()
 		answers, err := beat(&servov1.HeartbeatItem{Lease: stale()}, &servov1.HeartbeatItem{Lease: l.GetLease()}, &servov1.HeartbeatItem{Lease: stale()})
 		require.NoError(t, err)
@@ -347,7 +347,7 @@ func TestHeartbeat(t *testing.T) {
 		require.Empty(t, answers)
 	})
 
-	t.Run("what makes no sense is refused where it stands", func(t *testing.T) {
+	t.Run("invalid reports are refused with their field", func(t *testing.T) {
 		t.Parallel()
 		good := &servov1.HeartbeatItem{Lease: l.GetLease()}
 		_, err := beat(good, &servov1.HeartbeatItem{Lease: "nonsense"})
@@ -453,7 +453,7 @@ func TestSingleCalls(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "result")
 	})
 
-	t.Run("a lease that nobody holds is stale", func(t *testing.T) {
+	t.Run("a lease without a holder is stale", func(t *testing.T) {
 		t.Parallel()
 		b := setupBare(t, engine.Config{})
 		task := uuid.New()

@@ -27,7 +27,7 @@ func TestPageTokens(t *testing.T) {
 		return token
 	}
 
-	t.Run("a token goes on where it was given, whatever the page's size", func(t *testing.T) {
+	t.Run("a token continues after its page, whatever the size of the page", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			position := rapid.StringN(1, -1, 500).Draw(rt, "position")

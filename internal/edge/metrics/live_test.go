@@ -57,7 +57,7 @@ func TestLiveCollector(t *testing.T) {
 		NearestLock: &store.LockAge{LockedAt: noon.Add(-time.Minute), DueAt: noon.Add(9 * time.Minute)},
 	}
 
-	t.Run("what is live is told, with everybody who has no label in one", func(t *testing.T) {
+	t.Run("live values are collected, with one label for all tenants without their own", func(t *testing.T) {
 		t.Parallel()
 		look, _ := setup(t, &moment{live: busy})
 		s := look()
@@ -90,7 +90,7 @@ func TestLiveCollector(t *testing.T) {
 		require.Equal(t, 2, m.asked)
 	})
 
-	t.Run("without a database nothing is told but that", func(t *testing.T) {
+	t.Run("without a database nothing else is collected", func(t *testing.T) {
 		t.Parallel()
 		m := &moment{err: errors.New("away")}
 		look, now := setup(t, m)

@@ -193,7 +193,7 @@ func TestRecorder(t *testing.T) {
 		require.Equal(t, served{"": 2}, s.of("servo_admission_round_duration_seconds"))
 	})
 
-	t.Run("who cannot be named is told by the id", func(t *testing.T) {
+	t.Run("a tenant without a known name is shown by its id", func(t *testing.T) {
 		t.Parallel()
 		r := NewRecorder(0, 0)
 		r.Committed(&engine.Committed{At: noon, Tasks: []engine.TaskMove{end(1, "raw/orders")}})

@@ -101,7 +101,7 @@ const notBegun = "not the end of a login that was begun"
 func TestLogin(t *testing.T) {
 	t.Parallel()
 
-	t.Run("whoever logs in with the issuer has an ID token that is believed", func(t *testing.T) {
+	t.Run("a login with the issuer returns a valid ID token", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
 		require.Equal(t, []oidc.Choice{{Name: "issuer", Label: "ACME"}}, d.Choices())
@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 		posts.refused(a, posts.agree(address), fault.Unavailable, "ACME refused the login: seen")
 	})
 
-	t.Run("an issuer that is away is tried again, and one that takes no logins says so", func(t *testing.T) {
+	t.Run("an unreachable issuer is tried again, and one without logins is reported", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
 		d.from.Down(true)
@@ -172,7 +172,7 @@ func TestLogin(t *testing.T) {
 		}
 	})
 
-	t.Run("nobody logs in with an issuer that is not named for it", func(t *testing.T) {
+	t.Run("a login with an issuer that is not configured for it is refused", func(t *testing.T) {
 		t.Parallel()
 		for _, v := range []*oidc.Verifier{newDesk(t, nil).Verifier, nil} {
 			_, _, err := v.Begin(t.Context(), "other", redirect)
@@ -219,7 +219,7 @@ func TestLoginRefused(t *testing.T) {
 		d.refused(a, answer, fault.Forbidden, "has already ended")
 	})
 
-	t.Run("a code of somebody else's login is of no use: the verifier is another one", func(t *testing.T) {
+	t.Run("a code of another login is refused: the verifier differs", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
 		address, mine := d.begin()
@@ -268,7 +268,7 @@ func TestLoginRefused(t *testing.T) {
 		require.Contains(t, d.log.String(), "of another issuer")
 	})
 
-	t.Run("what the issuer says is shown as text, with what to do", func(t *testing.T) {
+	t.Run("messages of the issuer are shown as text, with what to do", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
 		for code, remedy := range map[string]string{"access_denied": "the administrator of your account", "temporarily_unavailable": "in a moment", "invalid_scope": "the scopes", "odd": "log in again"} {
@@ -327,7 +327,7 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 		})
 	}
 
-	t.Run("whoever makes up codes does not use us to flood it", func(t *testing.T) {
+	t.Run("invented codes do not flood the issuer", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t, nil)
 		d.Crowd()

@@ -26,7 +26,7 @@ issuers:
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a file says whom to trust and what to grant", func(t *testing.T) {
+	t.Run("a file lists trusted issuers and grants", func(t *testing.T) {
 		t.Parallel()
 		s, err := oidc.Parse([]byte(goodFile), "oidc.yaml")
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestParse(t *testing.T) {
 		})
 	}
 
-	t.Run("all mistakes are told at once", func(t *testing.T) {
+	t.Run("all mistakes of a file are reported at once", func(t *testing.T) {
 		t.Parallel()
 		_, err := oidc.Parse([]byte("issuers:\n  - {issuer: x}\n  - {issuer: x}\n"), "oidc.yaml")
 		f, ok := fault.As(err)
@@ -105,7 +105,7 @@ func TestParse(t *testing.T) {
 		}
 	})
 
-	t.Run("a file that is not there names its flag", func(t *testing.T) {
+	t.Run("a missing file names its flag", func(t *testing.T) {
 		t.Parallel()
 		_, err := oidc.Read(filepath.Join(t.TempDir(), "none.yaml"), "--oidc")
 		f, ok := fault.As(err)
@@ -134,7 +134,7 @@ issuers:
 func TestParseLogin(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an issuer says how people log in with it", func(t *testing.T) {
+	t.Run("an issuer defines how people log in with it", func(t *testing.T) {
 		t.Parallel()
 		s, err := oidc.Parse([]byte(goodLogin), filepath.Join("etc", "oidc.yaml"))
 		require.NoError(t, err)

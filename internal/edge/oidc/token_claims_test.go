@@ -56,7 +56,7 @@ func TestPerson(t *testing.T) {
 		})
 	}
 
-	t.Run("whoever has no name is nobody", func(t *testing.T) {
+	t.Run("a token without a subject is refused", func(t *testing.T) {
 		t.Parallel()
 		for _, claims := range []oidc.Claims{{}, {"sub": ""}, {"sub": json.Number("1")}, {"sub": []any{"jo"}}, {"sub": nil}} {
 			_, ok := oidc.Issuer{Subject: "sub"}.Person(claims)
@@ -66,7 +66,7 @@ func TestPerson(t *testing.T) {
 		require.False(t, ok)
 	})
 
-	t.Run("an actor can stand in a log, and is nobody else", func(t *testing.T) {
+	t.Run("an actor is safe in a log, and unique", func(t *testing.T) {
 		t.Parallel()
 		actor := func(name, subject string) string {
 			p, ok := oidc.Issuer{Name: name, Subject: "sub"}.Person(oidc.Claims{"sub": subject})

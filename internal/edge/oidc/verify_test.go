@@ -97,7 +97,7 @@ func unreachable(t testing.TB, v *oidc.Verifier, text string) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a right token says who shows it, what is granted, and until when", func(t *testing.T) {
+	t.Run("a valid token has its subject, its grants, and its expiry", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, _ := verifier(t, i)
@@ -145,7 +145,7 @@ func TestVerify(t *testing.T) {
 		require.Equal(t, "issuers[0].ca", f.Violation.Field)
 	})
 
-	t.Run("a token is looked at once, and not believed a moment longer than it lasts", func(t *testing.T) {
+	t.Run("a token is verified once, and not accepted after its expiry", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, c := verifier(t, i)
@@ -237,7 +237,7 @@ func TestRefused(t *testing.T) {
 		"five parts":                    {good + ".x.y", "no trusted issuer"},
 		"with line ends":                {parts[0] + "." + parts[1] + ".\n" + parts[2], "."},
 	} {
-		t.Run("a token is not believed: "+name, func(t *testing.T) {
+		t.Run("a token is refused: "+name, func(t *testing.T) {
 			t.Parallel()
 			v, _ := verifier(t, i)
 			believed(t, v, good)
@@ -292,7 +292,7 @@ func TestKeys(t *testing.T) {
 		require.EqualValues(t, 3, i.Fetches.Load())
 	})
 
-	t.Run("fifty who bring the first token of a new key at once are all believed, for one question", func(t *testing.T) {
+	t.Run("fifty first tokens of a new key at once are all accepted, with one request for keys", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, _ := verifier(t, i)
@@ -314,7 +314,7 @@ func TestKeys(t *testing.T) {
 		require.EqualValues(t, 2, i.Fetches.Load())
 	})
 
-	t.Run("a new key is believed at once, and one that was taken back no longer than until the next look", func(t *testing.T) {
+	t.Run("a new key is accepted at once, and a withdrawn one until the next refresh", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, c := verifier(t, i)
@@ -373,7 +373,7 @@ func TestKeys(t *testing.T) {
 		believed(t, v, i.Token(t, map[string]any{"exp": c.now().Add(time.Hour).Unix()}))
 	})
 
-	t.Run("whoever does not wait is not kept", func(t *testing.T) {
+	t.Run("a caller that does not wait is released", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, _ := verifier(t, i)
@@ -455,7 +455,7 @@ func TestKeys(t *testing.T) {
 		refused(t, v, signed(t, i, "weak"), "no key")
 	})
 
-	t.Run("two issuers do not stand for each other", func(t *testing.T) {
+	t.Run("two issuers are not interchangeable", func(t *testing.T) {
 		t.Parallel()
 		one, other := issuer.New(t), issuer.New(t)
 		v, _ := verifier(t, one, other)

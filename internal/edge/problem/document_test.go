@@ -38,7 +38,7 @@ func TestDocument(t *testing.T) {
 		return out
 	}
 
-	t.Run("a fault keeps everything that it says", func(t *testing.T) {
+	t.Run("a fault keeps all its parts", func(t *testing.T) {
 		t.Parallel()
 		st, doc := document(fmt.Errorf("trigger: %w", fault.New(fault.LimitExceeded, "has 12 runs, the quota is 10", fault.Remedy("wait for one to end"),
 			fault.Value("current", 12), fault.Value("limit", 10), fault.RetryAfter(1500*time.Millisecond))))
@@ -58,7 +58,7 @@ func TestDocument(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, st)
 	})
 
-	t.Run("all violations are told, and the detail counts them", func(t *testing.T) {
+	t.Run("all violations are included, and the detail counts them", func(t *testing.T) {
 		t.Parallel()
 		_, doc := document(fault.FromViolations([]fault.Violation{
 			{Code: fault.InvalidManifest, Field: "assets[a]", Message: "bad", Remedy: "mend it"},
@@ -77,7 +77,7 @@ func TestDocument(t *testing.T) {
 		require.Equal(t, "SUCCEEDED", m["state"])
 	})
 
-	t.Run("what is no fault is told to nobody", func(t *testing.T) {
+	t.Run("an error that is no fault is not shown", func(t *testing.T) {
 		t.Parallel()
 		for _, err := range []error{errors.New("secret"), status.Error(codes.Internal, "secret"), status.Error(codes.Unknown, "secret"), status.Error(codes.DataLoss, "secret")} {
 			st, doc := document(err)
@@ -122,7 +122,7 @@ func TestWrite(t *testing.T) {
 		return w.Result()
 	}
 
-	t.Run("head and body say the same", func(t *testing.T) {
+	t.Run("header and body are consistent", func(t *testing.T) {
 		t.Parallel()
 		res := write(http.MethodGet, fault.New(fault.Unavailable, "stopping", fault.RetryAfter(10*time.Millisecond)))
 		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)

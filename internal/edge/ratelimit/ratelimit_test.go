@@ -86,7 +86,7 @@ func TestServersTogether(t *testing.T) {
 		})
 	})
 
-	t.Run("whoever stays below the limit is never refused, and one server gives all of it", func(t *testing.T) {
+	t.Run("a caller below the limit is never refused, and one server grants all of it", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 500).Draw(rt, "limit")
@@ -153,7 +153,7 @@ func TestMeter(t *testing.T) {
 		require.Equal(t, ratelimit.Refuse, m.Take(noon))
 	})
 
-	t.Run("a database that is away leaves the whole limit to each server", func(t *testing.T) {
+	t.Run("an unreachable database leaves the whole limit to each server", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 50).Draw(rt, "limit")
@@ -203,7 +203,7 @@ func TestMeter(t *testing.T) {
 func TestSeats(t *testing.T) {
 	t.Parallel()
 
-	t.Run("however servers hear of each other, there are no more than the limit and a chunk for each", func(t *testing.T) {
+	t.Run("however servers learn of each other, there are no more calls than the limit and a chunk for each", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 20).Draw(rt, "limit")
@@ -277,7 +277,7 @@ func TestSeats(t *testing.T) {
 		require.Equal(t, ratelimit.Pass, s.Take(noon))
 	})
 
-	t.Run("who is full by what others said asks again after a second", func(t *testing.T) {
+	t.Run("a full limit by the counts of others is checked again after a second", func(t *testing.T) {
 		t.Parallel()
 		s := ratelimit.NewStreams(2)
 		s.Report()
@@ -291,7 +291,7 @@ func TestSeats(t *testing.T) {
 		require.Equal(t, ratelimit.Pass, s.Take(noon.Add(time.Second)))
 	})
 
-	t.Run("a database that is away leaves the whole limit to each server", func(t *testing.T) {
+	t.Run("an unreachable database leaves the whole limit to each server, for streams too", func(t *testing.T) {
 		t.Parallel()
 		s := ratelimit.NewStreams(3)
 		s.Report()

@@ -125,7 +125,7 @@ func TestCompressedAnswers(t *testing.T) {
 		require.Equal(t, http.StatusOK, call(t, w.url, "POST", tenants, fmt.Sprintf(`{"name":"a-tenant-with-a-long-name-%d"}`, i)).StatusCode)
 	}
 
-	t.Run("a caller gets what he likes best", func(t *testing.T) {
+	t.Run("a caller gets the preferred encoding", func(t *testing.T) {
 		t.Parallel()
 		for accept, compressed := range map[string]bool{
 			"":                           false,
@@ -215,7 +215,7 @@ func TestCompressedAnswers(t *testing.T) {
 		require.Equal(t, "retry: 1000\n\n", string(said))
 	})
 
-	t.Run("a head says what the body would be", func(t *testing.T) {
+	t.Run("a HEAD answer has the headers of the body", func(t *testing.T) {
 		t.Parallel()
 		res := call(t, w.url, "HEAD", "/openapi.json", "", "Accept-Encoding: gzip")
 		require.Equal(t, "gzip", res.Header.Get("Content-Encoding"))

@@ -212,7 +212,7 @@ func TestEdge(t *testing.T) {
 		})
 	}
 
-	t.Run("a wrong method is told the right ones", func(t *testing.T) {
+	t.Run("a wrong method is answered with the right ones", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct{ method, path, allow string }{
 			{"DELETE", "/v1/tenants", "GET, HEAD, POST, OPTIONS"},
@@ -275,7 +275,7 @@ func TestEdge(t *testing.T) {
 		require.Contains(t, string(answered), "400 Bad Request")
 	})
 
-	t.Run("all mistakes of a body are told at once", func(t *testing.T) {
+	t.Run("all mistakes of a body are reported at once", func(t *testing.T) {
 		t.Parallel()
 		doc := call(t, w.url, "POST", "/v1/tenants/acme/runs", `{"pipelin":"x","priority":"high","select":[1]}`).json(t)
 		require.Len(t, doc["violations"], 3)
@@ -307,7 +307,7 @@ func TestEdge(t *testing.T) {
 		require.Contains(t, doc, "cancel_reason")
 	})
 
-	t.Run("an answer about no state says none", func(t *testing.T) {
+	t.Run("an answer without a state has none", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t) // its task is claimed here
 		claimed := call(t, w.url, "POST", "/v1/workers:claim", `{"worker_id":"w","claim_id":"`+uuid.NewString()+`","pools":["default"],"max":1,"wait":"30s","start":true}`).json(t)

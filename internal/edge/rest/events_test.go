@@ -62,7 +62,7 @@ func TestRunEvents(t *testing.T) {
 		}
 	})
 
-	t.Run("it goes on after any event, without loss or repeat", func(t *testing.T) {
+	t.Run("it continues after any event, without loss or repeat", func(t *testing.T) {
 		t.Parallel()
 		for i, e := range all[:len(all)-1] {
 			byHeader := call(t, w.url, "GET", path+"/events?after="+all[0].id, "", acceptStream, "Last-Event-ID: "+e.id)

@@ -225,7 +225,7 @@ func TestStream(t *testing.T) {
 		require.Contains(t, w.Body.String(), `"field":"run"`)
 	})
 
-	t.Run("what fails later is told in the stream", func(t *testing.T) {
+	t.Run("a later failure is sent in the stream", func(t *testing.T) {
 		t.Parallel()
 		c := watch(t, edgeOver(t, &services{watch: func(_ *servov1.WatchRunRequest, s grpc.ServerStreamingServer[servov1.WatchRunResponse]) error {
 			_ = s.Send(event("1"))

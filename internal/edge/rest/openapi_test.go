@@ -141,7 +141,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 	})
 
-	t.Run("operations have telling ids and summaries", func(t *testing.T) {
+	t.Run("operations have readable ids and summaries", func(t *testing.T) {
 		t.Parallel()
 		for name, operation := range operations {
 			id, summary := operation["operationId"].(string), operation["summary"].(string)
@@ -195,7 +195,7 @@ func TestOpenAPI(t *testing.T) {
 		require.Empty(t, unused, "examples of no body")
 	})
 
-	t.Run("the edge's own parts are told", func(t *testing.T) {
+	t.Run("the parts of the edge itself are described", func(t *testing.T) {
 		t.Parallel()
 		events := operations["GET /v1/tenants/{tenant}/runs/{run}/events"]
 		require.Contains(t, at(events, "responses", "200", "content"), "text/event-stream")
@@ -212,7 +212,7 @@ func TestOpenAPI(t *testing.T) {
 		require.NotContains(t, at(root, "components", "schemas", "servo.v1.TriggerRunRequest", "properties"), "tenant", "the path says it")
 	})
 
-	t.Run("a body is asked for where something must be said", func(t *testing.T) {
+	t.Run("a body is required where fields are required", func(t *testing.T) {
 		t.Parallel()
 		for name, want := range map[string][]any{
 			"POST /v1/tenants": {"name"}, "POST /v1/tenants/{tenant}/deployments": {"manifest"}, "POST /v1/workers:claim": {"claim_id", "max", "pools", "worker_id"},

@@ -11,7 +11,7 @@ import (
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an alert is raised and resolved under the eyes of whoever looks, and says who was told", func(t *testing.T) {
+	t.Run("an alert is raised and resolved on an open page, with the channels that received it", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		configs := servov1.NewConfigServiceClient(w.conn)

@@ -34,7 +34,7 @@ func (w *world) getConfig(name string) *servov1.Config {
 func TestConfigForm(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a config is made: slots are shown while its schedule is typed, errors stand at their fields, and nothing typed is lost", func(t *testing.T) {
+	t.Run("a config is created: slots are shown while its schedule is typed, errors are beside their fields, and no input is lost", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("422")
@@ -83,7 +83,7 @@ func TestConfigForm(t *testing.T) {
 		w.See("shop-nightly")
 	})
 
-	t.Run("an edit keeps what the form does not show, and tells of an edit in between", func(t *testing.T) {
+	t.Run("an edit keeps fields outside the form, and reports a concurrent edit", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("422")

@@ -32,7 +32,7 @@ func everySecond(s *servov1.ConfigSpec) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a config says when it fires, by its clock and by the reader's, and what was done to it", func(t *testing.T) {
+	t.Run("a config shows when it fires, in its zone and in the reader's, and its changes", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.addConfig(tenant, "nightly", nil)
@@ -87,7 +87,7 @@ func TestConfig(t *testing.T) {
 		w.See("nightly deleted")
 	})
 
-	t.Run("one that fails explains itself, and its calendar fills under the eyes of whoever looks", func(t *testing.T) {
+	t.Run("a failing one explains itself, and its calendar is updated on an open page", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.addConfig(tenant, "often", everySecond)

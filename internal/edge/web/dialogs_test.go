@@ -19,7 +19,7 @@ func TestDialogs(t *testing.T) {
 		browser.Eval[bool](w.Window, `(() => { document.querySelector("`+at+`").value = "`+text+`"; return true })()`)
 	}
 
-	t.Run("what is refused is said at its field, and what was typed stays until it is right", func(t *testing.T) {
+	t.Run("a refusal is shown beside its field, and the input stays until it is valid", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("400")
@@ -53,7 +53,7 @@ func TestDialogs(t *testing.T) {
 		w.Until(`document.querySelectorAll("tr[id^=key-]").length === 2 && !document.querySelector("dialog[open]")`)
 	})
 
-	t.Run("a field is found where the call has it elsewhere, and what belongs to no field stands below", func(t *testing.T) {
+	t.Run("a field is found where the call has it elsewhere, and other errors are below", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("400")

@@ -172,7 +172,7 @@ func sessionOf(answer *http.Response) string {
 func TestLoginDoor(t *testing.T) {
 	t.Parallel()
 
-	t.Run("who comes back as he went has a session, and the cookie of the login is gone", func(t *testing.T) {
+	t.Run("a person who returns from the provider has a session, and the cookie of the login is deleted", func(t *testing.T) {
 		t.Parallel()
 		d := newDoor(t, "")
 		address, kept := d.begin("/ui/runs?state=failed")
@@ -264,7 +264,7 @@ func TestLoginDoor(t *testing.T) {
 		}
 	})
 
-	t.Run("where the provider sends people is for the operator to say, and not for requests", func(t *testing.T) {
+	t.Run("the operator sets the redirect address, and requests do not", func(t *testing.T) {
 		t.Parallel()
 		named, unnamed := newDoor(t, "https://servo.example.com"), newDoor(t, "")
 		for _, host := range []string{"evil.example", "servo.example.com", "localhost.evil.example", "127.0.0.1@evil.example", "localhost:80/evil", "127.0.0.1.evil.example"} {
@@ -317,7 +317,7 @@ func TestLoginDoor(t *testing.T) {
 		require.Empty(t, sessionOf(answer))
 	})
 
-	t.Run("a provider that is away, or is none, is told on the login page", func(t *testing.T) {
+	t.Run("an unreachable provider, or an unknown one, is reported on the login page", func(t *testing.T) {
 		t.Parallel()
 		d := newDoor(t, "")
 		d.from.Down(true)

@@ -12,7 +12,7 @@ import (
 func TestOverview(t *testing.T) {
 	t.Parallel()
 
-	t.Run("from what is stuck to its reason in two clicks, and the page says when the trouble is over", func(t *testing.T) {
+	t.Run("from a stuck task to its reason in two clicks, and the page reports when it is resolved", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Go("/ui/")
@@ -27,7 +27,7 @@ func TestOverview(t *testing.T) {
 		w.Until(`!document.body.innerText.includes("no live worker can run the queued tasks")`)
 	})
 
-	t.Run("a run that failed is there until somebody looks", func(t *testing.T) {
+	t.Run("a failed run is shown until it is seen", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.addTenant("globex")

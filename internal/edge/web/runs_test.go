@@ -13,7 +13,7 @@ import (
 func TestRuns(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a run goes from pending to failed under the eyes of whoever looks, and says why", func(t *testing.T) {
+	t.Run("a run changes from pending to failed on an open page, with the reason", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Go("/ui/runs?tenant=" + tenant)
@@ -58,7 +58,7 @@ func TestRuns(t *testing.T) {
 		w.See("2026-01-01")
 	})
 
-	t.Run("a run is cancelled after a question that says what will happen, and retried", func(t *testing.T) {
+	t.Run("a run is cancelled after a confirmation that names the effect, and retried", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		run := w.trigger(tenant)
@@ -128,7 +128,7 @@ func TestRuns(t *testing.T) {
 		require.Equal(t, "half writ", browser.Eval[string](w.Window, `document.querySelector("dialog#cancel [name=reason]").value`))
 	})
 
-	t.Run("a task says why it waits, shows its attempts, log and what went wrong", func(t *testing.T) {
+	t.Run("a task shows why it waits, its attempts, log and failure", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		run := w.trigger(tenant)
@@ -148,7 +148,7 @@ func TestRuns(t *testing.T) {
 		w.See("shop/clean")
 	})
 
-	t.Run("what is not there is a page that says so", func(t *testing.T) {
+	t.Run("an unknown object is a page with that message", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("404")

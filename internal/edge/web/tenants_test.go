@@ -66,7 +66,7 @@ func TestTenants(t *testing.T) {
 		require.Contains(t, browser.Eval[string](w.Window, `location.search`), "days=30")
 	})
 
-	t.Run("quotas show what is used and are changed, unless somebody else was faster", func(t *testing.T) {
+	t.Run("quotas show their use and are changed, unless another change was faster", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Allow("409")
@@ -86,7 +86,7 @@ func TestTenants(t *testing.T) {
 		require.Equal(t, http.StatusConflict, answer.StatusCode, body)
 	})
 
-	t.Run("workspaces are made, and the audit says who did what", func(t *testing.T) {
+	t.Run("workspaces are created, and the audit lists the actors", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Go(view.TenantPath(tenant) + "?tab=workspaces")
@@ -199,7 +199,7 @@ func TestPortal(t *testing.T) {
 		require.Equal(t, 1, w.Count("[data-dialog=new-key]"))
 	})
 
-	t.Run("a key of one workspace is told why it sees no sums", func(t *testing.T) {
+	t.Run("a key of one workspace sees why there are no sums", func(t *testing.T) {
 		t.Parallel()
 		w := login(t, "viewer", "default")
 		w.See("Your key is for the workspace default")

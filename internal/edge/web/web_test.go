@@ -55,7 +55,7 @@ func post(t *testing.T, server *servertest.Server, path string, form url.Values,
 func TestFrame(t *testing.T) {
 	t.Parallel()
 
-	t.Run("the first paint costs less than 150 KB, and what it loads is kept for ever", func(t *testing.T) {
+	t.Run("the first paint costs less than 150 KB, and its files are cached without expiry", func(t *testing.T) {
 		t.Parallel()
 		server := servertest.Start(t)
 		_, page := get(t, server, "/ui/", nil)
@@ -281,7 +281,7 @@ func TestLogin(t *testing.T) {
 		require.Contains(t, w.Address(), "/ui/login")
 	})
 
-	t.Run("a session that somebody made up is none, and the key is not in it", func(t *testing.T) {
+	t.Run("a forged session is refused, and the key is not in it", func(t *testing.T) {
 		t.Parallel()
 		answer, _ := post(t, server, "/ui/login", url.Values{"key": {key}}, nil)
 		cookies := answer.Cookies()
@@ -308,7 +308,7 @@ func TestLogin(t *testing.T) {
 		}
 	})
 
-	t.Run("an open page is not streamed to somebody without a session", func(t *testing.T) {
+	t.Run("an open page is not streamed without a session", func(t *testing.T) {
 		t.Parallel()
 		answer, _ := get(t, server, "/ui/live/runs", nil)
 		require.Equal(t, http.StatusSeeOther, answer.StatusCode)

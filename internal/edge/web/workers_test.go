@@ -25,7 +25,7 @@ func TestCapacity(t *testing.T) {
 		w.See("No demand")
 	})
 
-	t.Run("workers: tasks that nobody works for are trouble, until somebody does", func(t *testing.T) {
+	t.Run("workers: tasks without a worker are a warning, until one exists", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.Go("/ui/workers")

@@ -251,7 +251,7 @@ func TestLaneGroups(t *testing.T) {
 func TestLaneBounds(t *testing.T) {
 	t.Parallel()
 
-	t.Run("past its length callers are turned away and told when to come back", func(t *testing.T) {
+	t.Run("a full lane refuses callers, with a time to retry", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
@@ -362,7 +362,7 @@ func TestLaneTrouble(t *testing.T) {
 		return cmds
 	}
 
-	t.Run("a poisoned command fails alone, wherever it stands", func(t *testing.T) {
+	t.Run("a poisoned command fails alone, wherever it is in the batch", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(rt *rapid.T) {
 			n := rapid.IntRange(1, 60).Draw(rt, "commands")
@@ -389,7 +389,7 @@ func TestLaneTrouble(t *testing.T) {
 		})
 	})
 
-	t.Run("a value that cannot be stored is the caller's to mend", func(t *testing.T) {
+	t.Run("a value that cannot be stored is an error of the caller", func(t *testing.T) {
 		t.Parallel()
 		l := newFakeLane(t, Limits{}, 1, func([]int) error { return errPoisoned })
 		f, ok := fault.As(l.do(t.Context(), 1))
@@ -407,7 +407,7 @@ func TestLaneTrouble(t *testing.T) {
 		}
 	})
 
-	t.Run("while the database is away commands are tried again until their callers' deadlines", func(t *testing.T) {
+	t.Run("while the database does not answer, commands are retried until their callers' deadlines", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var away atomic.Bool

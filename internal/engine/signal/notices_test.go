@@ -38,7 +38,7 @@ func pair(t *testing.T) (told *[]notice, teller *Signals) {
 func TestNotices(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what comes within milliseconds is told together, the first at once", func(t *testing.T) {
+	t.Run("notices within milliseconds are sent together, the first at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)
@@ -64,7 +64,7 @@ func TestNotices(t *testing.T) {
 		})
 	})
 
-	t.Run("who is alone tells nobody", func(t *testing.T) {
+	t.Run("a single server sends no notices", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)
@@ -77,7 +77,7 @@ func TestNotices(t *testing.T) {
 		})
 	})
 
-	t.Run("what did not go out becomes a call to everybody", func(t *testing.T) {
+	t.Run("a lost notice becomes a notice to all servers", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var told []notice
@@ -101,7 +101,7 @@ func TestNotices(t *testing.T) {
 		})
 	})
 
-	t.Run("runs are told while somebody elsewhere waits for any, or may", func(t *testing.T) {
+	t.Run("runs are announced while another server waits for any, or may", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			told, s := pair(t)

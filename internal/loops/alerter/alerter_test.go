@@ -157,7 +157,7 @@ func (w *world) forward(t *testing.T, d time.Duration) {
 func TestAlerter(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a receiver hears of the beginning and of the end, once each, in words that it can believe", func(t *testing.T) {
+	t.Run("a receiver gets the beginning and the end, once each, with a valid signature", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		secret := w.channel(t, "hook", r)
@@ -200,7 +200,7 @@ func TestAlerter(t *testing.T) {
 		require.Equal(t, "alert.resolved", calls[2].change)
 	})
 
-	t.Run("a receiver that does not answer holds up nobody else", func(t *testing.T) {
+	t.Run("a receiver that does not answer delays no other", func(t *testing.T) {
 		t.Parallel()
 		w, quick := setup(t), listen(t)
 		stuck := make(chan struct{})
@@ -214,7 +214,7 @@ func TestAlerter(t *testing.T) {
 		require.Equal(t, "alert.raised", quick.until(t, 1)[0].change)
 	})
 
-	t.Run("a loopback address is not called, and the alert says so", func(t *testing.T) {
+	t.Run("a loopback address is not called, and the alert has the reason", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.channel(t, "hook", r)

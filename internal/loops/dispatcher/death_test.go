@@ -159,7 +159,7 @@ func TestDeath(t *testing.T) {
 		w.clean(t)
 	})
 
-	t.Run("without a key nothing is sent, and a new one lets it go on", func(t *testing.T) {
+	t.Run("without a key nothing is sent, and a new one resumes it", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t, daemon.Config{}, nil, func(c call) { c.answer(http.StatusOK, `{"status": "SUCCESS"}`) })
 		_, err := w.keysOf.RevokeSigningKey(t.Context(), &servov1.RevokeSigningKeyRequest{Key: w.signing(t).ID})

@@ -195,7 +195,7 @@ func until(t *testing.T, f *feed.Feed, r *receiver, n int) {
 func TestFeed(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a receiver hears of everything of its tenant, in order, once, and of nothing else", func(t *testing.T) {
+	t.Run("a receiver gets all events of its tenant, in order, once, and no others", func(t *testing.T) {
 		t.Parallel()
 		w, mine, all := setup(t), listen(t), listen(t)
 		w.subscribe(t, w.acme, mine, subscription.Settings{})
@@ -296,7 +296,7 @@ func TestFeed(t *testing.T) {
 		require.Empty(t, w.at(t, w.acme).Error)
 	})
 
-	t.Run("after three days of failures it is paused, and goes on where it was when it is resumed", func(t *testing.T) {
+	t.Run("after three days of failures it is paused, and continues from its position when it is resumed", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
@@ -359,7 +359,7 @@ func TestSenders(t *testing.T) {
 		require.Equal(t, last(w.logged(t, w.acme)), w.at(t, w.acme).After.String())
 	})
 
-	t.Run("two servers tell nothing twice", func(t *testing.T) {
+	t.Run("two servers send nothing twice", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
@@ -396,7 +396,7 @@ func TestSenders(t *testing.T) {
 		require.Equal(t, slices.Concat(w.logged(t, w.acme)[:n], w.logged(t, w.acme)[2:]), r.ids())
 	})
 
-	t.Run("one that is paused or deleted hears of nothing", func(t *testing.T) {
+	t.Run("a paused or deleted one receives nothing", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
@@ -413,7 +413,7 @@ func TestSenders(t *testing.T) {
 		verifytest.Clean(t, w.db)
 	})
 
-	t.Run("a long transaction elsewhere holds everybody up, and then nothing is missing", func(t *testing.T) {
+	t.Run("a long transaction of another session delays all events, and then nothing is missing", func(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})

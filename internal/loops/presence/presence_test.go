@@ -68,7 +68,7 @@ func TestPresence(t *testing.T) {
 		require.Empty(t, names(t, db))
 	})
 
-	t.Run("a worker's first claim is known at once, and tells admission that there is room", func(t *testing.T) {
+	t.Run("a worker's first claim is known at once, and wakes admission", func(t *testing.T) {
 		t.Parallel()
 		db, e := setup(t)
 		p := presence.Start(t.Context(), db.Store, e, presence.Config{Name: "a"})
@@ -83,7 +83,7 @@ func TestPresence(t *testing.T) {
 		}, eventually, time.Millisecond)
 	})
 
-	t.Run("who listens through a pooler is told that nothing arrives", func(t *testing.T) {
+	t.Run("listening through a pooler is reported as ineffective", func(t *testing.T) {
 		t.Parallel()
 		db, e := setup(t)
 		log := warnings{Handler: slog.DiscardHandler, said: make(chan string, 100)}

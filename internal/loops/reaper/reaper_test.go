@@ -130,7 +130,7 @@ func TestReaper(t *testing.T) {
 		require.Equal(t, 1, s.db.Count(t, `SELECT count(*) FROM servo.live_runs`))
 	})
 
-	t.Run("what is not due is left alone", func(t *testing.T) {
+	t.Run("rows that are not due stay unchanged", func(t *testing.T) {
 		t.Parallel()
 		s := setup(t, one)
 		s.claim(t, 3, true)
@@ -202,7 +202,7 @@ func TestReaper(t *testing.T) {
 	})
 }
 
-func TestReaperLives(t *testing.T) {
+func TestReaperSurvives(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a database that goes away and comes back does not end it", func(t *testing.T) {

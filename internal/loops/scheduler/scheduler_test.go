@@ -62,7 +62,7 @@ func TestScheduler(t *testing.T) {
 		eventually(t, db, 2, `SELECT count(*) FROM servo.event_inbox WHERE done_at IS NOT NULL`)
 	})
 
-	t.Run("slots of other zone data are computed anew when a server starts", func(t *testing.T) {
+	t.Run("slots of other zone data are computed again when a server starts", func(t *testing.T) {
 		t.Parallel()
 		db, e, _ := setup(t, map[string]config.Trigger{"yearly": {Cron: "0 0 1 1 *"}, "monthly": {Cron: "0 0 1 * *"}})
 		db.Exec(t, `UPDATE servo.configs SET zone_data = '2999z-x', next_slot = next_slot + interval '1 hour', due_at = due_at + interval '1 hour'`)

@@ -132,7 +132,7 @@ func TestAudit(t *testing.T) {
 		})
 	}
 
-	t.Run("it finds a key that stands for two runs", func(t *testing.T) {
+	t.Run("it finds a key with two runs", func(t *testing.T) {
 		t.Parallel()
 		one, two := id.Of[id.Run](uuid.New()), id.Of[id.Run](uuid.New())
 		told := []entry{{Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Run: two}}

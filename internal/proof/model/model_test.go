@@ -179,7 +179,7 @@ func TestLimits(t *testing.T) {
 		t.Log(r)
 	})
 
-	t.Run("a claim that arrives after its own repeat was served and worked off takes a task for nobody", func(t *testing.T) {
+	t.Run("a claim that arrives after its own repeat was served takes a task without a worker", func(t *testing.T) {
 		t.Parallel()
 		r := Explore(World{
 			Name:     "slow first claim",
@@ -194,7 +194,7 @@ func TestLimits(t *testing.T) {
 		t.Log(r)
 	})
 
-	t.Run("a report is refused once the reaper has taken the lease, though nobody else has claimed the task", func(t *testing.T) {
+	t.Run("a report is refused once the reaper has taken the lease, even without another claim", func(t *testing.T) {
 		t.Parallel()
 		w := Named("stopped worker")
 		w.StrictFence = true

@@ -140,7 +140,7 @@ func TestCircle(t *testing.T) {
 	require.True(t, circle(&[maxTx]Set{0, set(3), 0, set(1)}))
 }
 
-func TestInvariantsSeeWhatTheyAreFor(t *testing.T) {
+func TestInvariantsDetectViolations(t *testing.T) {
 	t.Parallel()
 
 	w := World{Rules: AllRules(), Quota: 1, Tasks: []Task{{In: Leases}, {In: Waiting, Ups: set(0)}}, Actors: []Actor{

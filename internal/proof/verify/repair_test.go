@@ -30,7 +30,7 @@ func (w *world) state(t testing.TB, key store.RunKey) run.State {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what is right is left alone, down to the volatile columns", func(t *testing.T) {
+	t.Run("correct rows stay unchanged, including volatile columns", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		key := w.trigger(t, "diamond")
@@ -44,7 +44,7 @@ func TestRepair(t *testing.T) {
 		require.Equal(t, before, w.db.Count(t, written))
 	})
 
-	t.Run("the report has what was mended, and the second repair finds nothing", func(t *testing.T) {
+	t.Run("the report lists the repaired rows, and the second repair finds nothing", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		key := w.trigger(t, "diamond")
@@ -58,7 +58,7 @@ func TestRepair(t *testing.T) {
 		requireClean(t, w.db)
 	})
 
-	t.Run("a run that was rebuilt from nothing goes on to its end", func(t *testing.T) {
+	t.Run("a rebuilt run continues to its end", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		key := w.trigger(t, "fan")
@@ -93,7 +93,7 @@ func TestRepair(t *testing.T) {
 		requireClean(t, w.db)
 	})
 
-	t.Run("a run that is not there, or somebody else's, is refused", func(t *testing.T) {
+	t.Run("a missing run, and one of another tenant, is refused", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		other := w.account(t, "other")

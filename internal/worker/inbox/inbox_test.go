@@ -102,7 +102,7 @@ func (b *bundle) lease(t *testing.T, changes ...func(*push.Envelope)) *servov1.L
 func TestInbox(t *testing.T) {
 	t.Parallel()
 
-	t.Run("an envelope that nobody takes is refused for now, and may come again", func(t *testing.T) {
+	t.Run("an envelope that is not taken is refused for now, and may be sent again", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Millisecond)
 		raw := b.envelope(t)
@@ -171,7 +171,7 @@ func TestInbox(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, b.post(t, b.envelope(t)).Code)
 	})
 
-	t.Run("an envelope that is signed and makes no sense is said to be so", func(t *testing.T) {
+	t.Run("a signed envelope with invalid content is reported", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		answer := b.post(t, b.envelope(t, func(e *push.Envelope) { e.Parameters = json.RawMessage(`[1]`) }))
@@ -235,7 +235,7 @@ func TestCallbacks(t *testing.T) {
 		})
 	}
 
-	t.Run("a server that is gone is away, and its URLs are in no error", func(t *testing.T) {
+	t.Run("a server that is gone is unavailable, and its URLs are in no error", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		lease := b.lease(t).GetLease()
@@ -245,7 +245,7 @@ func TestCallbacks(t *testing.T) {
 		require.NotContains(t, err.Error(), "sig=")
 	})
 
-	t.Run("of two leases one that is away does not hold back the other", func(t *testing.T) {
+	t.Run("of two leases one without an answer does not delay the other", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		good, bad := b.lease(t), b.lease(t)
@@ -275,7 +275,7 @@ func TestCallbacks(t *testing.T) {
 		require.True(t, beats.GetLeases()[1].GetShouldCancel())
 	})
 
-	t.Run("items that are refused together are said one by one", func(t *testing.T) {
+	t.Run("items that are refused together are reported one by one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		lease := b.lease(t).GetLease()
@@ -307,7 +307,7 @@ func TestCallbacks(t *testing.T) {
 		require.False(t, beats.GetLeases()[0].GetHeld())
 	})
 
-	t.Run("answers that are not as the contract says are the server's fault", func(t *testing.T) {
+	t.Run("answers outside the contract are an error of the server", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		lease := b.lease(t).GetLease()
@@ -319,7 +319,7 @@ func TestCallbacks(t *testing.T) {
 		}
 	})
 
-	t.Run("a result that nobody can read is said to be so", func(t *testing.T) {
+	t.Run("a result that cannot be read is reported", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, time.Minute)
 		lease := b.lease(t, func(e *push.Envelope) { e.Callbacks.Upstream = "" })

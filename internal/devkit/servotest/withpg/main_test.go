@@ -119,7 +119,7 @@ func TestWithPG(t *testing.T) {
 		}
 	})
 
-	t.Run("a command that a signal ended is told as shells tell it", func(t *testing.T) {
+	t.Run("a command that a signal ended has the exit code of shells", func(t *testing.T) {
 		t.Parallel()
 		s := begin(t, "--", "sh", "-c", `echo up; kill -KILL $$`)
 		require.Equal(t, 128+9, s.end(t))
@@ -136,7 +136,7 @@ func TestWithPG(t *testing.T) {
 		require.Equal(t, "postgres://elsewhere/db\n", stdout.String())
 	})
 
-	t.Run("a setting that PostgreSQL refuses is told and nothing is run", func(t *testing.T) {
+	t.Run("a setting that PostgreSQL refuses is reported and nothing is run", func(t *testing.T) {
 		t.Parallel()
 		var stdout, stderr bytes.Buffer
 		cmd := withpg(t, "--set", "max_connections=many", "--", "echo", "ran")
@@ -183,7 +183,7 @@ func TestParse(t *testing.T) {
 		}
 	})
 
-	t.Run("a command that is not there is 127", func(t *testing.T) {
+	t.Run("a missing command is 127", func(t *testing.T) {
 		t.Parallel()
 		environment := []string{urlVariable + "=postgres://elsewhere/db"}
 		require.Equal(t, exitMissing, run([]string{"/no/such/command"}, environment, nil, io.Discard, io.Discard))

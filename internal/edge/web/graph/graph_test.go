@@ -12,7 +12,7 @@ var sizes = Sizes{Width: 180, Height: 36, GapX: 60, GapY: 14, Margin: 10}
 func TestLay(t *testing.T) {
 	t.Parallel()
 
-	t.Run("a diamond stands as people draw it", func(t *testing.T) {
+	t.Run("a diamond is drawn as expected", func(t *testing.T) {
 		t.Parallel()
 		p := Lay(4, []Edge{{0, 1}, {0, 2}, {1, 3}, {2, 3}}, sizes)
 		require.Less(t, p.Boxes[0].X, p.Boxes[1].X)

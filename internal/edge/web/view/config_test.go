@@ -70,7 +70,7 @@ func TestCalendar(t *testing.T) {
 		require.EqualValues(t, 11, c.Slots())
 	})
 
-	t.Run("a range over days is seen on each of them, and where counting stopped is said", func(t *testing.T) {
+	t.Run("a range over days is shown on each of them, and where counting stopped", func(t *testing.T) {
 		t.Parallel()
 		c := CalendarOf(&servov1.ConfigOutcomes{
 			Days: []*servov1.DayOutcomes{

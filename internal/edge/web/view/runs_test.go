@@ -36,7 +36,7 @@ func TestGraphOf(t *testing.T) {
 		require.Len(t, g.Paths, 8)
 	})
 
-	t.Run("many that are alike are one box, which says how they fare, until somebody wants to see each", func(t *testing.T) {
+	t.Run("many similar tasks are one box with their states, until it is opened", func(t *testing.T) {
 		t.Parallel()
 		g := view.GraphOf(scanned(40), false)
 		require.True(t, g.Grouped)

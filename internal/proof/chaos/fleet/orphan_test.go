@@ -24,7 +24,7 @@ func TestOrphan(t *testing.T) {
 		return p
 	}
 
-	t.Run("a process does not outlive whoever has started it", func(t *testing.T) {
+	t.Run("a process does not outlive its parent", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
 		l := p.expectEnd()
@@ -34,7 +34,7 @@ func TestOrphan(t *testing.T) {
 		require.Empty(t, p.leftovers())
 	})
 
-	t.Run("an end that nobody has asked for is noticed", func(t *testing.T) {
+	t.Run("an unexpected end is noticed", func(t *testing.T) {
 		t.Parallel()
 		p := setup(t)
 		require.NoError(t, p.current().cmd.Process.Kill())

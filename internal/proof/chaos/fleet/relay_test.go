@@ -193,7 +193,7 @@ func TestRelay(t *testing.T) {
 		require.NoError(t, echo(dial(t, r)), "a new connection works")
 	})
 
-	t.Run("who is refused hears nothing", func(t *testing.T) {
+	t.Run("a refused call gets no answer", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.set(func() { r.refuse = true })

@@ -134,7 +134,7 @@ func TestAudit(t *testing.T) {
 		})
 	}
 
-	t.Run("a result that a dead worker left unsaid is nobody's fault", func(t *testing.T) {
+	t.Run("a result that a dead worker did not report is no error", func(t *testing.T) {
 		t.Parallel()
 		tale := newTale()
 		tale.notes = append(tale.notes[:1], tale.notes[2:]...)
