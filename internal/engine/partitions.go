@@ -3,10 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
-	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/partition"
 	"go.arco.dev/servo/internal/domain/plan"
@@ -17,25 +17,19 @@ import (
 // MaxPartitionTexts is how many selections one trigger may name.
 const MaxPartitionTexts = 100
 
-// partitionFacts are what the partitions of a batch of triggers are resolved with. A batch without
-// partitioned assets has none, and costs no statement.
+// partitionFacts are what the named partitions of a batch of triggers are resolved with. A batch that
+// names none has no facts, and costs no statement.
 type partitionFacts struct {
 	now time.Time
 }
 
-// partitionFacts reads the facts if a trigger of the batch may need them.
-func (e *Engine) partitionFacts(ctx context.Context, tx *store.Tx, cmds []*triggerCommand, workspaces map[store.WorkspaceName]store.Workspace, codes map[id.Deployment]*deployment) (*partitionFacts, error) {
-	for _, t := range cmds {
-		w, found := workspaces[t.workspaceName()]
-		if !found || w.Active == nil {
-			continue
-		}
-		if code := codes[*w.Active]; code != nil && code.planner.Divided() {
-			now, err := tx.Clock(ctx)
-			return &partitionFacts{now: now}, err
-		}
+// partitionFactsOf reads the facts if a trigger of the batch names partitions.
+func partitionFactsOf(ctx context.Context, tx *store.Tx, cmds []*triggerCommand) (*partitionFacts, error) {
+	if !slices.ContainsFunc(cmds, func(t *triggerCommand) bool { return len(t.Partitions) > 0 }) {
+		return nil, nil
 	}
-	return nil, nil
+	now, err := tx.Clock(ctx)
+	return &partitionFacts{now: now}, err
 }
 
 // planRequest is the trigger as a request to the planner.

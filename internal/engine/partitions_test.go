@@ -199,3 +199,23 @@ func TestPartitions(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("has no partition %q any more", `{"date":"2020-01-01"}`))
 	})
 }
+
+// TestRunsWithoutPartitionsCostNothing compares the statements and rows of a run without partitions in
+// a deployment with partitioned assets to those in one without.
+func TestRunsWithoutPartitionsCostNothing(t *testing.T) {
+	t.Parallel()
+	plain := dividedText[:strings.Index(dividedText, "  - {key: a/raw")] + "  - {key: e/rates, go: {}}\npipelines:\n  - {name: rates, overlap: allow, select: [e/rates]}\n"
+	count := func(manifest string) (statements int64, rows int) {
+		b := setup(t)
+		b.deploy(t, manifest)
+		b.triggerPartitions(t, "rates") // caches the deployment
+		before := b.db.Stats().Statements
+		b.triggerPartitions(t, "rates")
+		statements = b.db.Stats().Statements - before
+		return statements, b.db.Count(t, `SELECT count(*) FROM servo.tasks WHERE first_ordinal IS NOT NULL`)
+	}
+	without, _ := count(plain)
+	with, rows := count(dividedText)
+	require.Equal(t, without, with)
+	require.Zero(t, rows)
+}

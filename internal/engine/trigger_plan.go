@@ -52,7 +52,7 @@ func (e *Engine) planTriggers(ctx context.Context, tx *store.Tx, cmds []*trigger
 	if err != nil {
 		return nil, nil, err
 	}
-	facts, err := e.partitionFacts(ctx, tx, cmds, workspaces, codes)
+	facts, err := partitionFactsOf(ctx, tx, cmds)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -63,7 +63,7 @@ func decodePartitions(o *object, a *Asset) {
 	for i, value := range dimensions {
 		d := asObject(o.found, at(path, i), value)
 		d.required("dimension", "name the dimension, such as date")
-		d.required("kind", "choose one of "+partition.Kinds)
+		d.required("kind", "choose one of hourly, daily, weekly, monthly, static")
 		a.Partitions = append(a.Partitions, partition.Dimension{
 			Name: d.text("dimension"), Kind: partition.Kind(d.text("kind")), Start: d.text("start"), Timezone: d.text("timezone"),
 			EndOffset: d.offset("end_offset"), Values: d.texts("values", partition.MaxValues), Source: d.text("source"),
@@ -96,6 +96,11 @@ func (o *object) offset(name string) int {
 
 func (a *Asset) validatePartitions(found *violations, path string) {
 	partition.Validate(a.Partitions, func(field, message, remedy string) { found.add(path+".partitions"+field, message, remedy) })
+	for i, d := range a.Partitions {
+		if d.Kind == partition.Dynamic {
+			found.add(at(path+".partitions", i)+".kind", "dynamic dimensions are not supported yet", "use a static dimension, or a fan-out")
+		}
+	}
 	if a.PartitionsPerTask != 0 && len(a.Partitions) == 0 {
 		found.add(path+".partitions_per_task", "the asset has no partitions", "declare partitions, or remove it")
 	}

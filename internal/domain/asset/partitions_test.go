@@ -36,6 +36,7 @@ func TestPartitionViolations(t *testing.T) {
 	for want, yaml := range map[string]string{
 		`assets[a/b].partitions[0].start: is missing`:                       `[{key: a/b, go: {}, partitions: [{dimension: date, kind: daily}]}]`,
 		`assets[a/b].partitions[0].values: is missing`:                      `[{key: a/b, go: {}, partitions: [{dimension: date, kind: static}]}]`,
+		`assets[a/b].partitions[0].kind: dynamic dimensions are not`:        `[{key: a/b, go: {}, partitions: [{dimension: c, kind: dynamic, source: clients}]}]`,
 		`assets[a/b].partitions: is empty`:                                  `[{key: a/b, go: {}, partitions: []}]`,
 		`assets[a/b].partitions[0].knd: unknown field; did you mean kind?`:  `[{key: a/b, go: {}, partitions: [{dimension: date, knd: daily, kind: daily, start: "2026-01-01"}]}]`,
 		`assets[a/b].partitions[0].end_offset: is 1.5`:                      `[{key: a/b, go: {}, partitions: [{dimension: date, kind: daily, start: "2026-01-01", end_offset: 1.5}]}]`,
