@@ -25,6 +25,9 @@ const (
 	// roundsAhead is for how many rounds of admission the queue lasts at the pace at which
 	// workers take tasks: with short tasks that is more than a part of their capacity.
 	roundsAhead = 3
+	// partRead is how much of its part of a round is read of each tenant: every row that is read is
+	// locked, and a tenant that is owed more is served again in the next round.
+	partRead = 1.25
 	// maxFold bounds the settlements of other transactions that one round applies.
 	maxFold = 10_000
 )
@@ -34,7 +37,13 @@ const (
 // whether the next round may follow at once.
 //
 // It reads the tenants that come next, not all that wait, so its cost grows with what it admits.
+//
+// It leaves pools to the claims that admit their tasks themselves (docs/adr/0037-claims-that-admit.md).
 func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted int, more bool, err error) {
+	if e.handoffs.claimsAdmit() {
+		e.admitAfter(leaveToClaims)
+		return 0, false, nil
+	}
 	begun := time.Now()
 	defer e.observeRound(begun, &admitted, &err)
 	err = e.transact(ctx, func(ctx context.Context, tx *store.Tx, w *working) error {
@@ -46,21 +55,17 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		if err != nil {
 			return err
 		}
-		ready, err := tx.ReadyPools(ctx, workerAlive, e.config.QueueTarget)
+		ready, err := tx.ReadyPools(ctx, store.PoolQuestion{Alive: workerAlive, MostQueued: e.config.QueueTarget})
 		if err != nil {
 			return err
 		}
 		e.pace.ahead(ready)
-		heads := e.config.heads(ready, most)
-		shares, err := tx.HeadShares(ctx, ready, heads)
+		for i, name := range ready.Names {
+			r := &ready.Rooms[i]
+			r.PoolLeft = e.config.Handoff && e.handoffs.leaves(name, *r)
+		}
+		pools, err := e.readRound(ctx, tx, ready, most, id.Tenant{})
 		if err != nil {
-			return err
-		}
-		pools := e.round(shares, most)
-		for _, p := range pools {
-			p.cut = len(p.shares) == int(heads[slices.Index(ready.Names, p.pool)])
-		}
-		if err := e.lookUp(ctx, tx, pools); err != nil {
 			return err
 		}
 		tasks, held, err := takeReady(ctx, tx, pools)
@@ -82,7 +87,23 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 	if admitted > 0 {
 		e.pace.took(time.Since(begun))
 	}
+	e.handoffs.madeRound(admitted)
 	return admitted, more, err
+}
+
+// readRound reads the shares that a round considers, of one tenant if it is not zero, and computes
+// their room.
+func (e *Engine) readRound(ctx context.Context, tx *store.Tx, ready store.ReadyPools, most int, of id.Tenant) ([]*poolRound, error) {
+	heads := e.config.heads(ready, most)
+	shares, err := tx.HeadShares(ctx, ready, heads, of)
+	if err != nil {
+		return nil, err
+	}
+	pools := e.round(shares, most)
+	for _, p := range pools {
+		p.cut = len(p.shares) == int(heads[slices.Index(ready.Names, p.pool)])
+	}
+	return pools, e.lookUp(ctx, tx, pools)
 }
 
 // heads is how many tenants of each pool a round reads. In a pool with room for n tasks at most
@@ -133,8 +154,9 @@ type poolRound struct {
 type shareRound struct {
 	store.ReadyShare
 
-	room int // by the tenant's quota
-	most int // how many of its tasks are read
+	room int  // by the tenant's quota
+	most int  // how many of its tasks are read
+	more bool // tasks that were read are left for others
 }
 
 // round computes how much room each pool and each tenant has.
@@ -161,8 +183,8 @@ func (e *Engine) round(shares []store.ReadyShare, most int) []*poolRound {
 		}
 		for i := range p.shares {
 			if s := &p.shares[i]; s.room > 0 {
-				// Twice its part and one more: if that is not enough the next round follows at once.
-				s.most = min(s.room, int(2*float64(p.room)*s.Weight/weights)+1)
+				// Its part and a little more: if that is not enough the next round follows at once.
+				s.most = min(s.room, int(partRead*float64(p.room)*s.Weight/weights)+1)
 			}
 		}
 	}
@@ -219,7 +241,10 @@ func (c Config) PoolTarget(s store.PoolRoom) int {
 }
 
 func poolRoom(s store.PoolRoom, config Config, most int) int {
-	room := min(most, config.PoolTarget(s)-s.PoolQueued)
+	room := min(most, s.PoolDemand)
+	if s.PoolDemand == 0 && !s.PoolLeft {
+		room = min(most, config.PoolTarget(s)-s.PoolQueued)
+	}
 	if s.PoolMaxInFlight >= 0 {
 		room = min(room, s.PoolMaxInFlight-s.PoolInFlight)
 	}
@@ -371,7 +396,7 @@ func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask,
 		found := tasks[s.ShareKey]
 		shares[i] = fair.Share{
 			Tenant: s.Tenant, Weight: s.Weight, EvenAt: s.EvenAt, Waits: s.Waits, Room: s.most,
-			Costs: costs(found), More: len(found) == s.most,
+			Costs: costs(found), More: s.more || len(found) == s.most,
 		}
 	}
 	order, clock := fair.Pick(p.clock, shares, p.room)

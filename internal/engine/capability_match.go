@@ -56,6 +56,16 @@ type poolCapabilities struct {
 	sets       []*capabilitySet
 }
 
+// add adds the capabilities of a worker that was not seen yet.
+func (p *poolCapabilities) add(s *capabilitySet) {
+	p.workers = true
+	if s == nil {
+		p.everything = true
+		return
+	}
+	p.sets = append(p.sets[:len(p.sets):len(p.sets)], s)
+}
+
 func (p poolCapabilities) canRun(needs string) bool {
 	return p.everything || slices.ContainsFunc(p.sets, func(s *capabilitySet) bool { return s.canRun(needs) })
 }

@@ -161,7 +161,7 @@ type claiming struct {
 // claimOrWait looks for tasks and then waits until a handoff gives it leases or until it should look
 // again. A first look is skipped if a claim that could run the same has just found nothing.
 func (c *claiming) claimOrWait(ctx context.Context, first bool, woken signal.Waiter, patience <-chan time.Time) (leases []Lease, over bool, err error) {
-	waits, pools, set := c.cmd.Wait > 0, c.cmd.Pools, c.cmd.set.name()
+	waits, pools, set, poll := c.cmd.Wait > 0, c.cmd.Pools, c.cmd.set.name(), c.config.PollEvery
 	if !first || !waits || !c.config.Handoff || !c.signals.RecentlyEmpty(pools, set, c.config.PollEvery) {
 		answer, err := c.work.Do(ctx, workRequest{claim: c.cmd})
 		if err != nil || len(answer.leases) > 0 {
@@ -170,18 +170,21 @@ func (c *claiming) claimOrWait(ctx context.Context, first bool, woken signal.Wai
 		if c.unsure = false; !waits {
 			return nil, true, nil
 		}
-		if c.cmd.Tenant == (id.Tenant{}) { // a claim for one tenant does not see the tasks of others
+		switch {
+		case answer.busy: // tasks are ready, and another transaction admits
+			poll = min(poll, restAfterBusy)
+		case c.cmd.Tenant == (id.Tenant{}): // a claim for one tenant does not see the tasks of others
 			c.signals.MarkEmpty(pools, set, woken)
 		}
 	}
-	leases, over = c.wait(ctx, woken.C, patience)
+	leases, over = c.wait(ctx, poll, woken.C, patience)
 	return leases, over, nil
 }
 
 // wait waits until a handoff has ended, the claim should look itself, or it has waited long enough.
-func (c *claiming) wait(ctx context.Context, woken <-chan struct{}, patience <-chan time.Time) (leases []Lease, over bool) {
+func (c *claiming) wait(ctx context.Context, every time.Duration, woken <-chan struct{}, patience <-chan time.Time) (leases []Lease, over bool) {
 	w := c.handoffs.waiting.add(c.cmd)
-	poll := time.NewTimer(c.config.PollEvery)
+	poll := time.NewTimer(every)
 	defer poll.Stop()
 	select {
 	case <-w.done:
@@ -236,21 +239,50 @@ type claimCommand struct {
 type openClaim struct {
 	*claimCommand
 
-	offers []store.Offer // tasks that it will get
+	queued []run.Task // tasks of its pools' queues that it will get
 	leases []Lease
+	repeat bool       // its first try was committed
+	busy   bool       // tasks are ready for it, and another transaction admits
 	twin   *openClaim // the same claim id, earlier in the batch
 }
 
-// giveLeases leases the offered tasks to the claims of a batch.
-func (w *working) giveLeases(claims []*openClaim) error {
-	for _, c := range claims {
-		for _, offer := range c.offers {
-			if err := w.lease(c, offer); err != nil {
-				return err
-			}
-		}
+// room is how many more tasks the claim may get.
+func (c *openClaim) room() int {
+	if c.repeat || c.twin != nil {
+		return 0
 	}
-	giveTwins(claims)
+	return c.Max - len(c.queued) - len(c.leases)
+}
+
+// giveLeases leases the tasks that the claims of a batch have taken from queues.
+func (w *working) giveLeases(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
+	var (
+		tasks []run.Task
+		to    []*openClaim
+	)
+	for _, c := range claims {
+		for _, t := range c.queued {
+			tasks, to = append(tasks, t), append(to, c)
+		}
+		c.queued = nil
+	}
+	return w.leaseTasks(ctx, tx, tasks, to)
+}
+
+// leaseTasks leases each queued task to its claim.
+func (w *working) leaseTasks(ctx context.Context, tx *store.Tx, tasks []run.Task, to []*openClaim) error {
+	offers, err := tx.Assign(ctx, tasks)
+	if err != nil {
+		return err
+	}
+	for i, offer := range offers {
+		t := w.add(offer.Task)
+		if err := w.leaseTo(to[i].claimCommand, t, offer.Token); err != nil {
+			return err
+		}
+		w.known(offer.Workspace, offer.Trace)
+		to[i].leases = append(to[i].leases, leaseOf(t.task, offer))
+	}
 	return nil
 }
 
@@ -261,17 +293,6 @@ func giveTwins(claims []*openClaim) {
 			c.leases = c.twin.leases
 		}
 	}
-}
-
-// lease leases an offered task to a claim.
-func (w *working) lease(c *openClaim, offer store.Offer) error {
-	t := w.add(offer.Task)
-	if err := w.leaseTo(c.claimCommand, t, offer.Token); err != nil {
-		return err
-	}
-	w.known(offer.Workspace, offer.Trace)
-	c.leases = append(c.leases, leaseOf(t.task, offer))
-	return nil
 }
 
 // leaseTo leases a queued task to a claim.
@@ -298,11 +319,11 @@ func leaseOf(t run.Task, o store.Offer) Lease {
 	return l
 }
 
-// takeOffers locks the tasks that the claims of a batch will get, and no more: other servers skip a locked
+// takeQueued locks the queued tasks that the claims of a batch will get, and no more: other servers skip a locked
 // task, and no signal reports that it is free again. Each pool is read once, in the order in which the
 // claims name them: a second read would return the same locked tasks. Workers of one tenant are served by
 // their own read, and so are workers with other capabilities.
-func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
+func takeQueued(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	type queue struct {
 		store.ShareKey
 
@@ -311,7 +332,7 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	asking := map[queue][]*openClaim{}
 	var pools []queue
 	for _, c := range claims {
-		if len(c.leases) > 0 || c.twin != nil {
+		if c.room() == 0 {
 			continue
 		}
 		for i, pool := range c.Pools {
@@ -329,7 +350,7 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 	for _, pool := range pools {
 		demand := 0
 		for _, c := range asking[pool] {
-			demand += c.Max - len(c.offers)
+			demand += c.room()
 		}
 		if demand == 0 {
 			continue
@@ -341,12 +362,12 @@ func takeOffers(ctx context.Context, tx *store.Tx, claims []*openClaim) error {
 		if err != nil {
 			return err
 		}
-		for _, offer := range taken {
-			offered[pool.Pool] = append(offered[pool.Pool], offer.Task.ID)
+		for _, t := range taken {
+			offered[pool.Pool] = append(offered[pool.Pool], t.ID)
 		}
 		for _, c := range asking[pool] {
-			n := min(c.Max-len(c.offers), len(taken))
-			c.offers = append(c.offers, taken[:n]...)
+			n := min(c.room(), len(taken))
+			c.queued = append(c.queued, taken[:n]...)
 			taken = taken[n:]
 		}
 	}
@@ -378,8 +399,13 @@ func openClaims(ctx context.Context, tx *store.Tx, cmds []*claimCommand) ([]*ope
 	if err != nil {
 		return nil, err
 	}
-	for _, offer := range held {
+	offers, err := tx.Assign(ctx, held)
+	if err != nil {
+		return nil, err
+	}
+	for _, offer := range offers {
 		c := byID[offer.Task.Claim]
+		c.repeat = true
 		c.leases = append(c.leases, leaseOf(offer.Task, offer))
 	}
 	return claims, nil

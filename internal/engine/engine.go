@@ -31,7 +31,7 @@ type Config struct {
 	Server              string   // name of this server, for the ledger of slots
 	Round               int      // most tasks or runs of one round of admission
 	Observer            Observer // receives what was committed; nil costs nothing
-	// Handoff lets transactions lease the tasks that they make ready, if no other task waits.
+	// Handoff lets transactions admit ready tasks and lease them to claims directly.
 	Handoff bool
 	// LogRates bound the stored bytes of logs.
 	LogRates LogRates
@@ -159,7 +159,9 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 		return err
 	}
 	store.AfterCommit(ctx, func() {
-		e.signals.Committed(w.signals())
+		done := w.signals()
+		e.handoffs.readied(done.Topics)
+		e.signals.Committed(done)
 		e.observe(w, nil)
 	})
 	return nil
@@ -168,7 +170,7 @@ func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *
 // errRolledBack is the error of a working set whose transaction is repeated.
 var errRolledBack = errors.New("the transaction was rolled back")
 
-// apply writes the changes of a working set, and reads the leases of its handoff.
+// apply writes the changes of a working set, and completes the leases of its claims.
 func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, h *handoff) error {
 	if err := missedStarts(ctx, tx, w); err != nil {
 		return err
@@ -180,5 +182,5 @@ func (e *Engine) apply(ctx context.Context, tx *store.Tx, w *working, h *handoff
 	if err := tx.Apply(ctx, changes); err != nil {
 		return err
 	}
-	return h.addLeases(ctx, e, tx, w)
+	return e.completeLeases(ctx, tx, w, h)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,35 +13,113 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// A handoff (docs/adr/0025-handoff.md) leases tasks in the transaction that makes them ready. If
-// no task waits for their pools, the transaction queues the tasks itself and leases them to claims
-// that wait in this process. It holds the admission duty meanwhile, and does only what a round of
-// admission and a claim would have done. It waits for no lock: where one is held, it changes nothing
-// and the tasks take the usual way.
+// A handoff (docs/adr/0025-handoff.md, docs/adr/0037-claims-that-admit.md) admits tasks and leases them
+// to claims in one transaction, without the pool's queue: tasks that the transaction has made ready, if
+// no other task waits for their pools, or else tasks that were ready before, for the claims of the
+// transaction. It holds the admission duty meanwhile, and does only what a round of admission and a
+// claim would have done. It waits for no lock: where one is held, it changes nothing and the tasks take
+// the usual way.
 
 const (
-	// maxHandoff is how many tasks one transaction hands off. More are a backlog.
+	// maxHandoff is how many fresh tasks one transaction hands off. More are a backlog.
 	maxHandoff = 100
-	// After a handoff without a lease none is tried for a while, so that it costs nothing on a busy server:
-	// a short while if another transaction was admitting, a longer one if tasks wait.
+	// After a handoff of fresh tasks without a lease none is tried for a while, so that it costs nothing on
+	// a busy server: a short while if another transaction was admitting, a longer one if tasks wait.
 	restAfterBusy    = 5 * time.Millisecond
 	restAfterBacklog = 50 * time.Millisecond
+	// claimsFirst is how long the admission loop leaves a pool to the claims of its workers if none of
+	// them admits. Afterwards it queues what the workers will take next.
+	claimsFirst = time.Second
+	// The admission loop makes no round for leaveToClaims after a claim of this server has admitted tasks,
+	// unless its own last round is longestLeft ago or had work of its own.
+	leaveToClaims = 100 * time.Millisecond
+	longestLeft   = 200 * time.Millisecond
 )
 
 // handoffs are the waiting claims of an engine, and when it tries the next handoff.
 type handoffs struct {
-	rests   atomic.Int64 // until when none is tried, in nanoseconds
-	waiting waitingClaims
+	rests    atomic.Int64 // until when none of fresh tasks is tried, in nanoseconds
+	waiting  waitingClaims
+	claimed  atomic.Int64 // when a claim last admitted tasks
+	looped   atomic.Int64 // when the admission loop last made a round that admitted none; 0 after one that did
+	deferred atomic.Bool  // the loop will be woken
+
+	mu   sync.Mutex
+	left map[string]leftPool // pools that the loop leaves to claims
+}
+
+// leftPool is a pool that the admission loop leaves to claims.
+type leftPool struct {
+	claimedAt time.Time // when a claim last admitted its tasks, by the database's clock
+	since     time.Time // when the loop learned of that
+}
+
+// leaves reports whether the admission loop leaves a pool with ready tasks to the claims of its workers:
+// while they admit its tasks, and for a while afterwards.
+func (h *handoffs) leaves(pool string, room store.PoolRoom) bool {
+	if !room.PoolByClaims {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left == nil || len(h.left) > maxPacedPools {
+		h.left = map[string]leftPool{}
+	}
+	last, known := h.left[pool]
+	if now := time.Now(); !known || !last.claimedAt.Equal(room.PoolClaimedAt) {
+		last = leftPool{claimedAt: room.PoolClaimedAt, since: now}
+		h.left[pool] = last
+	}
+	return time.Since(last.since) < claimsFirst
 }
 
 func (h *handoffs) rest(d time.Duration) { h.rests.Store(time.Now().Add(d).UnixNano()) }
 
 func (h *handoffs) resting() bool { return time.Now().UnixNano() < h.rests.Load() }
 
-// handoff is the leases that a transaction gives to claims.
+// claimsAdmit reports whether the admission loop may wait, since claims of this server admit and its own
+// last round found nothing else to do.
+func (h *handoffs) claimsAdmit() bool {
+	now := time.Now().UnixNano()
+	return now-h.claimed.Load() < int64(leaveToClaims) && now-h.looped.Load() < int64(longestLeft)
+}
+
+// readied remembers that tasks of these pools became ready: the admission loop waits for no claim of
+// pools that it does not leave to claims.
+func (h *handoffs) readied(topics []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, topic := range topics {
+		if _, left := h.left[topic]; !left && !strings.HasPrefix(topic, " ") {
+			h.looped.Store(0)
+		}
+	}
+}
+
+// madeRound remembers a round of the admission loop.
+func (h *handoffs) madeRound(admitted int) {
+	if admitted > 0 {
+		h.looped.Store(0)
+		return
+	}
+	h.looped.Store(time.Now().UnixNano())
+}
+
+// admitAfter wakes the admission loop after a while.
+func (e *Engine) admitAfter(d time.Duration) {
+	if e.handoffs.deferred.CompareAndSwap(false, true) {
+		time.AfterFunc(d, func() {
+			e.handoffs.deferred.Store(false)
+			e.WakeAdmission()
+		})
+	}
+}
+
+// handoff is the fresh tasks that a transaction leases to claims.
 type handoff struct {
 	taken  []takenClaim
-	claims []*openClaim // that get tasks
+	leased []*liveTask // fresh tasks, and the claims that get them
+	to     []*openClaim
 }
 
 // takenClaim is a waiting claim that the transaction has taken.
@@ -48,16 +128,32 @@ type takenClaim struct {
 	open    *openClaim
 }
 
-// handOff queues and leases the tasks that the transaction has made ready. The caller must end the
-// handoff with the transaction. A transaction that is committed with the answer of an API call makes no
-// task ready (it cancels), so no claim waits for the commit of a caller.
+// handOff leases ready tasks to claims: those that the transaction has made ready, or those that wait
+// longer. The caller must end the handoff with the transaction. A transaction that is committed with the
+// answer of an API call makes no task ready (it cancels), so no claim waits for the commit of a caller.
 func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handoff, error) {
-	fresh := w.fresh()
-	if !e.config.Handoff || len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() {
+	if !e.config.Handoff {
 		return nil, nil //nolint:nilnil // no handoff is no error
 	}
+	w.wakesClaims = true
+	h := &handoff{}
+	held, err := e.handOffFresh(ctx, tx, w, h)
+	if err != nil || len(w.changes.Charges) > 0 { // one round in one transaction
+		return h, err
+	}
+	return h, e.handOffBacklog(ctx, tx, w, held)
+}
+
+// handOffFresh queues the tasks that the transaction has made ready, if no other task waits for their
+// pools, and leases them to its claims and to those that wait in this process. It reports whether the
+// transaction holds the admission duty and dispatch is on.
+func (e *Engine) handOffFresh(ctx context.Context, tx *store.Tx, w *working, h *handoff) (held bool, err error) {
+	fresh := w.fresh()
+	if len(fresh) == 0 || len(fresh) > maxHandoff || e.handoffs.resting() {
+		return false, nil
+	}
 	asking := w.asking()
-	h, claims := &handoff{}, asking
+	claims := asking
 	for _, waiting := range e.handoffs.waiting.take(fresh, asking) {
 		open := &openClaim{claimCommand: waiting.claimCommand}
 		h.taken = append(h.taken, takenClaim{waiting, open})
@@ -68,29 +164,25 @@ func (e *Engine) handOff(ctx context.Context, tx *store.Tx, w *working) (*handof
 		Tasks: fresh, Claims: claimIDs(claims),
 	})
 	if err != nil {
-		return h, err
+		return false, err
 	}
 	if !found.Held {
 		e.handoffs.rest(restAfterBusy)
-		return h, nil
+		return false, nil
 	}
 	queued, err := e.admitFresh(ctx, tx, w, found)
 	if err != nil {
-		return h, err
+		return true, err
 	}
 	for i, c := range claims {
 		if i >= len(asking) && !found.Claims[i] { // another transaction has it, or it is a repeat
 			continue
 		}
-		given, left, err := w.leaseFresh(c, queued)
-		if err != nil {
-			return h, err
-		}
-		if queued = left; given {
-			h.claims = append(h.claims, c)
+		if queued, err = w.leaseFresh(h, c, queued); err != nil {
+			return true, err
 		}
 	}
-	return h, nil
+	return found.Dispatches, nil
 }
 
 // fresh returns the tasks that the transaction has made ready and that were not in flight when it
@@ -147,7 +239,7 @@ func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found
 	tasks := map[store.ShareKey][]store.ReadyTask{}
 	for _, t := range found.Tasks {
 		live := w.tasks[t.ID]
-		live.task.Asset, live.task.ReadyAt = t.Asset, live.task.Since
+		live.task.ReadyAt = live.task.Since
 		if lacks[t.ID] { // admission will hold it
 			continue
 		}
@@ -174,7 +266,7 @@ func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found
 }
 
 // leaseFresh leases queued tasks to a claim, and returns those that are left.
-func (w *working) leaseFresh(c *openClaim, queued []freshTask) (given bool, left []freshTask, err error) {
+func (w *working) leaseFresh(h *handoff, c *openClaim, queued []freshTask) (left []freshTask, err error) {
 	room := c.Max
 	for _, t := range queued {
 		if room == 0 || !c.takes(t.task) {
@@ -182,38 +274,44 @@ func (w *working) leaseFresh(c *openClaim, queued []freshTask) (given bool, left
 			continue
 		}
 		if err := w.leaseTo(c.claimCommand, t.liveTask, t.token); err != nil {
-			return false, nil, err
+			return nil, err
 		}
+		h.leased, h.to = append(h.leased, t.liveTask), append(h.to, c)
 		room--
 	}
-	return room < c.Max, left, nil
+	return left, nil
 }
 
-// addLeases reads the leases of the claims, as a repeat of them would: after the changes are written the
-// tables have all that a lease needs, including the results of upstreams that have just ended.
-func (h *handoff) addLeases(ctx context.Context, e *Engine, tx *store.Tx, w *working) error {
-	if h == nil || len(h.claims) == 0 {
-		return nil
-	}
-	if err := tx.Flush(ctx); err != nil {
-		return err
-	}
-	held, err := tx.LeasesOfClaims(ctx, claimIDs(h.claims))
-	if err != nil {
-		return err
-	}
-	for _, offer := range held {
-		for _, c := range h.claims {
-			if c.Claim == offer.Task.Claim {
-				c.leases = append(c.leases, leaseOf(offer.Task, offer))
-			}
+// completeLeases adds to the leases of the transaction's claims what their workers need. The tables have
+// it: for fresh tasks after the changes are written, including the results of upstreams that have just
+// ended.
+func (e *Engine) completeLeases(ctx context.Context, tx *store.Tx, w *working, h *handoff) error {
+	claims := w.claims
+	if h != nil && len(h.leased) > 0 {
+		if err := tx.Flush(ctx); err != nil {
+			return err
+		}
+		tasks := make([]run.Task, len(h.leased))
+		for i, t := range h.leased {
+			tasks[i] = t.task
+		}
+		offers, err := tx.Assign(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		for i, offer := range offers {
+			h.to[i].leases = append(h.to[i].leases, leaseOf(offer.Task, offer))
+		}
+		claims = slices.Clone(claims)
+		for _, t := range h.taken {
+			claims = append(claims, t.open)
 		}
 	}
-	if err := e.addCode(ctx, tx, h.claims); err != nil {
-		return err
+	if len(claims) == 0 {
+		return nil
 	}
 	giveTwins(w.claims)
-	return nil
+	return e.addCode(ctx, tx, claims)
 }
 
 // end ends the wait of the claims that the transaction has taken. They have their leases if it was

@@ -194,25 +194,11 @@ func TestTasksWithoutHandoff(t *testing.T) {
 			require.Len(t, b.claim(t, 1, true), 1)
 			return "READY"
 		},
-		"somebody waits for the pool already": func(t *testing.T, b *bundle) string {
-			t.Helper()
-			long := engine.New(b.db.Store, engine.Config{}, nil) // a server whose tasks all go the long way
-			t.Cleanup(long.Stop)
-			_, err := long.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "single"})
-			require.NoError(t, err)
-			return "READY"
-		},
 		"admission is at work": func(t *testing.T, b *bundle) string {
 			t.Helper()
 			tx, err := b.db.Connect(t).Begin(t.Context())
 			require.NoError(t, err)
 			_, err = tx.Exec(t.Context(), `SELECT FROM servo.duties WHERE name = 'admission' FOR NO KEY UPDATE`)
-			require.NoError(t, err)
-			return "READY"
-		},
-		"an asset of the tenant is paused": func(t *testing.T, b *bundle) string {
-			t.Helper()
-			_, err := b.PauseAsset(t.Context(), engine.AssetPause{Tenant: b.tenant, Workspace: "default", Asset: "d/a", Meta: engineMeta})
 			require.NoError(t, err)
 			return "READY"
 		},

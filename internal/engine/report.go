@@ -105,6 +105,7 @@ type workRequest struct {
 // workAnswer is the answer to a workRequest.
 type workAnswer struct {
 	leases []Lease
+	busy   bool // a claim found no task because another transaction admits
 	report Answer
 }
 
@@ -158,7 +159,7 @@ func (e *Engine) runWork(ctx context.Context, calls []*workCall) error {
 		if err != nil {
 			return err
 		}
-		if err := takeOffers(ctx, tx, claims); err != nil {
+		if err := takeQueued(ctx, tx, claims); err != nil {
 			return err
 		}
 		leases, err := tx.LockLeases(ctx, unique(keys))
@@ -173,10 +174,7 @@ func (e *Engine) runWork(ctx context.Context, calls []*workCall) error {
 		w.addRuns(runs)
 		w.addTasks(leases)
 		w.claims = claims
-		if err := w.giveLeases(claims); err != nil {
-			return err
-		}
-		if err := e.addCode(ctx, tx, claims); err != nil {
+		if err := w.giveLeases(ctx, tx, claims); err != nil {
 			return err
 		}
 		if err := e.decideReports(ctx, tx, w, reports); err != nil {
@@ -185,7 +183,7 @@ func (e *Engine) runWork(ctx context.Context, calls []*workCall) error {
 		return e.downstream(ctx, tx, w)
 	})
 	for i, c := range claims {
-		claiming[i].Answer.leases = c.leases
+		claiming[i].Answer.leases, claiming[i].Answer.busy = c.leases, c.busy
 	}
 	return err
 }

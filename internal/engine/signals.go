@@ -52,6 +52,9 @@ func (w *working) signals() signal.Commit {
 		switch t.task.State {
 		case run.Ready:
 			found[signal.Ready] = true
+			if w.wakesClaims {
+				found[t.task.Pool] = true
+			}
 		case run.Queued:
 			found[t.task.Pool] = true
 		default: // no other state wakes a waiter by itself
@@ -59,6 +62,9 @@ func (w *working) signals() signal.Commit {
 		if makesRoom(t.from, t.task.State) {
 			found[signal.Room] = true
 		}
+	}
+	for _, pool := range w.wakes {
+		found[pool] = true
 	}
 	if len(w.changes.OpenCones) > 0 {
 		found[signal.FollowUp] = true

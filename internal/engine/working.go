@@ -26,6 +26,9 @@ type working struct {
 	breaches []slaBreach
 	seen     *Committed // for the observer; nil without one
 	claims   []*openClaim
+
+	wakesClaims bool     // claims admit ready tasks, so that these wake them
+	wakes       []string // pools whose claims should look again
 }
 
 type liveRun struct {

@@ -40,11 +40,15 @@ type PoolRoom struct {
 	PoolClock       float64
 	PoolMaxInFlight int // -1 is no limit
 	PoolInFlight    int
-	PoolQueued      int      // counted up to a limit
-	PoolWorkers     int      // live workers
-	PoolCapacity    int      // their capacity in tasks
-	PoolSets        []string // digests of their capabilities; none without workers
-	PoolAhead       int      // how many tasks they currently start in the time of a few rounds
+	PoolQueued      int       // counted up to a limit
+	PoolWorkers     int       // live workers
+	PoolCapacity    int       // their capacity in tasks
+	PoolSets        []string  // digests of their capabilities; none without workers
+	PoolAhead       int       // how many tasks they currently start in the time of a few rounds
+	PoolDemand      int       // how many tasks the claims of this transaction want; 0 for the admission loop
+	PoolByClaims    bool      // claims of its workers admit its tasks
+	PoolClaimedAt   time.Time // when one last did
+	PoolLeft        bool      // the round leaves the pool to them
 }
 
 // ReadyPools are pools with ready tasks, by name, and their capacity.
@@ -77,24 +81,42 @@ func (tx *Tx) RecountShares(ctx context.Context) error {
 	return tx.q.RenoteReady(ctx)
 }
 
-// ReadyPools reads the pools with ready tasks, and also the named ones. It counts workers that were
-// seen within alive, and up to mostQueued queued tasks of each pool.
-func (tx *Tx) ReadyPools(ctx context.Context, alive time.Duration, mostQueued int, also ...string) (ReadyPools, error) {
-	rows, err := tx.q.ReadyPools(ctx, db.ReadyPoolsParams{Alive: alive.Seconds(), MostQueued: int32(mostQueued), Also: append([]string{}, also...)}) //nolint:gosec // a queue length
+// PoolQuestion selects the pools that a round of admission reads.
+type PoolQuestion struct {
+	Alive      time.Duration // how long after its last sign of life a worker counts
+	MostQueued int           // up to which queued tasks are counted
+	Named      []string      // pools to read, with tasks or without
+	Only       bool          // read no other pools
+}
+
+// ReadyPools reads the pools with ready tasks, and the named ones.
+func (tx *Tx) ReadyPools(ctx context.Context, q PoolQuestion) (ReadyPools, error) {
+	rows, err := tx.q.ReadyPools(ctx, db.ReadyPoolsParams{
+		Alive: q.Alive.Seconds(), MostQueued: int32(q.MostQueued), Also: append([]string{}, q.Named...), NamedOnly: q.Only, //nolint:gosec // a queue length
+	})
 	return ReadyPools{
 		Names: column(rows, func(r db.ReadyPoolsRow) string { return r.Pool }),
 		Rooms: column(rows, func(r db.ReadyPoolsRow) PoolRoom {
 			return PoolRoom{
 				PoolClock: r.Clock, PoolMaxInFlight: int(r.MaxConcurrency), PoolInFlight: int(r.InFlight),
-				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolCapacity: int(r.Slots), PoolSets: r.Sets,
+				PoolQueued: int(r.Queued), PoolWorkers: int(r.Workers), PoolCapacity: int(r.Slots), PoolSets: r.Sets, PoolByClaims: r.ByClaims, PoolClaimedAt: r.ClaimedAt,
 			}
 		}),
 	}, err
 }
 
-// HeadShares reads the shares that are served next, up to mosts of each pool, in their order.
-func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32) ([]ReadyShare, error) {
-	rows, err := tx.q.HeadShares(ctx, db.HeadSharesParams{Pools: pools.Names, Mosts: mosts})
+// TryAdmission takes the admission duty for this transaction without waiting for it, if tasks of
+// these pools may be ready and dispatch is on. It reports whether they may, and whether no other
+// transaction admits until this one has ended.
+func (tx *Tx) TryAdmission(ctx context.Context, duty string, pools []string) (waits, held bool, err error) {
+	found, err := tx.q.TryAdmission(ctx, db.TryAdmissionParams{Duty: duty, Pools: pools})
+	return found.Waits, found.Held, err
+}
+
+// HeadShares reads the shares that are served next, up to mosts of each pool, in their order. With a
+// tenant it reads the shares of that tenant only.
+func (tx *Tx) HeadShares(ctx context.Context, pools ReadyPools, mosts []int32, of id.Tenant) ([]ReadyShare, error) {
+	rows, err := tx.q.HeadShares(ctx, db.HeadSharesParams{Pools: pools.Names, Mosts: mosts, TenantID: of.UUID})
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +166,8 @@ func readyTask(r db.TakeReadyRow) ReadyTask {
 	t := taskFromReady(db.ServoReadyQ{
 		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
-		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor,
+		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset,
 	})
-	t.Asset = r.Asset
 	return ReadyTask{Task: t, Seconds: r.Seconds}
 }
 
@@ -201,7 +222,7 @@ func (tx *Tx) chargeShares(ctx context.Context, c Changes) error {
 	if err != nil {
 		return err
 	}
-	params := db.SetPoolClocksParams{}
+	params := db.SetPoolClocksParams{Now: c.Now, ByClaims: c.ByClaims}
 	for pool, clock := range c.Clocks {
 		params.Pools, params.Clocks = append(params.Pools, pool), append(params.Clocks, clock)
 	}

@@ -33,8 +33,8 @@ func readyIDs(tasks []store.ReadyTask) []id.Task {
 func waiting(t testing.TB, tx *Tx, mostQueued int) []store.ReadyShare {
 	t.Helper()
 	must(tx.FoldSettlements(t.Context(), 100))(t)
-	pools := must(tx.ReadyPools(t.Context(), time.Minute, mostQueued))(t)
-	return must(tx.HeadShares(t.Context(), pools, headsOf(pools)))(t)
+	pools := must(tx.ReadyPools(t.Context(), store.PoolQuestion{Alive: time.Minute, MostQueued: mostQueued}))(t)
+	return must(tx.HeadShares(t.Context(), pools, headsOf(pools), id.Tenant{}))(t)
 }
 
 // headsOf has 100 shares of each pool read.
@@ -107,7 +107,7 @@ func TestShares(t *testing.T) {
 		w.engine(t, func(tx *Tx) {
 			require.Equal(t, []store.ReadyShare{{
 				ShareKey: key, Weight: 2.5, EvenAt: 5.5, Waits: true, MaxInFlight: 7, InFlight: 4, Admitted: 3,
-				PoolRoom: store.PoolRoom{PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolCapacity: 10, PoolSets: []string{store.Everything}},
+				PoolRoom: store.PoolRoom{PoolClock: 4.5, PoolMaxInFlight: 9, PoolInFlight: 5, PoolQueued: 2, PoolWorkers: 2, PoolCapacity: 10, PoolSets: []string{store.Everything}, PoolByClaims: true},
 			}}, waiting(t, tx, 100))
 			require.Equal(t, 1, waiting(t, tx, 1)[0].PoolQueued, "no further than asked")
 		})

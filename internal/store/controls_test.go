@@ -42,7 +42,7 @@ func TestSwitches(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.newRun(t, w.account(t, "a"), []run.TaskState{run.Queued, run.Queued}, nil, nil)
-		claim := func(ctx context.Context, tx *Tx, into *[]store.Offer) error {
+		claim := func(ctx context.Context, tx *Tx, into *[]run.Task) error {
 			if err := tx.LockClaims(ctx, []id.Claim{id.New[id.Claim](id.NewMinter(w.now))}); err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func TestSwitches(t *testing.T) {
 			*into = offers
 			return err
 		}
-		var first, second []store.Offer
+		var first, second []run.Task
 		early := w.hold(t, func(ctx context.Context, tx *Tx) error { return claim(ctx, tx, &first) })
 		turned := w.blocked(t, func(ctx context.Context, tx *Tx) error {
 			if err := tx.LockSwitch(ctx, platform.Dispatch); err != nil {

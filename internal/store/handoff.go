@@ -14,7 +14,7 @@ import (
 // HandoffQuestion names tasks that a transaction has made ready and wants to queue and lease itself.
 type HandoffQuestion struct {
 	Duty       string
-	Tasks      []run.Task // without an asset if the transaction has not read it
+	Tasks      []run.Task
 	Claims     []id.Claim // that could get them
 	Alive      time.Duration
 	MostQueued int
@@ -58,9 +58,7 @@ func (tx *Tx) BeginHandoff(ctx context.Context, q HandoffQuestion) (Handoff, err
 		},
 		db.HandoffTasksParams{
 			Nths: ordinals(len(q.Tasks)), TenantIds: column(q.Tasks, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
-			RunIds:  column(q.Tasks, func(t run.Task) uuid.UUID { return t.Run.UUID }),
-			TaskIds: column(q.Tasks, func(t run.Task) uuid.UUID { return t.ID.UUID }),
-			Assets:  column(q.Tasks, func(t run.Task) string { return t.Asset }),
+			Assets: column(q.Tasks, func(t run.Task) string { return t.Asset }),
 		}, claims)
 	if err != nil || !found.Hold.Held {
 		return Handoff{}, err
@@ -80,9 +78,7 @@ func (tx *Tx) BeginHandoff(ctx context.Context, q HandoffQuestion) (Handoff, err
 	}
 	answer.Tasks = make([]HandoffTask, len(q.Tasks))
 	for _, r := range found.Tasks {
-		t := q.Tasks[r.Nth]
-		t.Asset = r.Asset
-		answer.Tasks[r.Nth] = HandoffTask{ReadyTask: ReadyTask{Task: t, Seconds: r.Seconds}, Token: r.Token}
+		answer.Tasks[r.Nth] = HandoffTask{ReadyTask: ReadyTask{Task: q.Tasks[r.Nth], Seconds: r.Seconds}, Token: r.Token}
 	}
 	for _, repeat := range found.Repeats {
 		for i, c := range claims {

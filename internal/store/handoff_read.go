@@ -25,7 +25,7 @@ func readHandoff(ctx context.Context, tx pgx.Tx, hold db.HoldHandoffParams, shar
 		return row.Scan(&found.Hold.Held, &found.Hold.Dispatches, &found.Hold.Claims)
 	})
 	batch.Queue(db.HandoffShares, shares.MostReady, shares.TenantIds, shares.Pools, shares.Alive, shares.MostQueued).Query(collect(&found.Shares))
-	batch.Queue(db.HandoffTasks, tasks.Nths, tasks.TenantIds, tasks.RunIds, tasks.TaskIds, tasks.Assets).Query(collect(&found.Tasks))
+	batch.Queue(db.HandoffTasks, tasks.Nths, tasks.TenantIds, tasks.Assets).Query(collect(&found.Tasks))
 	if len(claims) > 0 {
 		batch.Queue(db.ClaimsWithLeases, claims).Query(func(rows pgx.Rows) error {
 			found.Repeats, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])

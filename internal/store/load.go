@@ -95,7 +95,7 @@ func (tx *Tx) Dependents(ctx context.Context, keys []TaskKey) ([]Dependent, erro
 func dependent(r db.DependentsRow) Dependent {
 	return Dependent{Upstream: id.Of[id.Task](r.UpstreamID), Task: taskFromWaiting(db.ServoWaiting{
 		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet,
+		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Unmet: r.Unmet, Asset: r.Asset,
 	})}
 }
 
@@ -142,7 +142,7 @@ type Assignment struct {
 	Window      *run.Window // of the run; nil if no config created it
 }
 
-// Offer is a queued task at the head of its pool, with the token of its next attempt.
+// Offer is a task with its assignment, and the token of its attempt.
 type Offer struct {
 	Task      run.Task
 	Token     int64
@@ -163,22 +163,42 @@ type Demand struct {
 
 // TakeQueued locks the next tasks of a pool that the claims can run, of tenants that may use the
 // pool. It skips locked rows.
-func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]Offer, error) {
-	return list(func(r db.TakeQueuedRow) Offer {
-		queued := db.ServoPoolQ{
-			TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
-			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
-			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt,
-		}
-		return Offer{Task: taskFromQueued(queued), Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.TenantID, r.Inherited), Assignment: Assignment{
+func (tx *Tx) TakeQueued(ctx context.Context, d Demand) ([]run.Task, error) {
+	return list(taskFromQueued)(tx.q.TakeQueued(ctx, db.TakeQueuedParams{
+		Pool: d.Pool, TenantID: d.Tenant.UUID, Everything: d.Everything, Capabilities: append([]string{}, d.Capabilities...),
+		Taken: column(d.Taken, func(t id.Task) uuid.UUID { return t.UUID }), Most: int32(d.Most), //nolint:gosec // a batch size
+	}))
+}
+
+// Assign reads the assignments of tasks. A task without a lease gets a new token.
+func (tx *Tx) Assign(ctx context.Context, tasks []run.Task) ([]Offer, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.q.Assignments(ctx, db.AssignmentsParams{
+		Nths: ordinals(len(tasks)), TenantIds: column(tasks, func(t run.Task) uuid.UUID { return t.Tenant.UUID }),
+		RunIds: column(tasks, func(t run.Task) uuid.UUID { return t.Run.UUID }), TaskIds: column(tasks, func(t run.Task) uuid.UUID { return t.ID.UUID }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(tasks) {
+		return nil, &MismatchError{Statement: "assignments", Want: len(tasks), Got: len(rows)}
+	}
+	offers := make([]Offer, len(tasks))
+	for _, r := range rows {
+		t := tasks[r.Nth]
+		offer := Offer{Task: t, Token: r.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(t.Tenant.UUID, r.Inherited), Assignment: Assignment{
 			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
 			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
 			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
 		}}
-	})(tx.q.TakeQueued(ctx, db.TakeQueuedParams{
-		Pool: d.Pool, TenantID: d.Tenant.UUID, Everything: d.Everything, Capabilities: append([]string{}, d.Capabilities...),
-		Taken: column(d.Taken, func(t id.Task) uuid.UUID { return t.UUID }), Most: int32(d.Most), //nolint:gosec // a batch size
-	}))
+		if t.State.Leased() {
+			offer.Token = t.Token
+		}
+		offers[r.Nth] = offer
+	}
+	return offers, nil
 }
 
 // windowOf reads the window of a run's config. The JSON of the engine is always valid.
@@ -209,15 +229,9 @@ func claimLock(c id.Claim) int64 {
 	return key
 }
 
-// LeasesOfClaims returns the leases of these claims.
-func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]Offer, error) {
-	return list(func(r db.LeasesOfClaimsRow) Offer {
-		return Offer{Task: taskFromLease(r.ServoLease), Token: r.ServoLease.Token, Upstream: taskIDs(r.Upstream), Inherited: inheritedFrom(r.ServoLease.TenantID, r.Inherited), Assignment: Assignment{
-			Index: r.Ix, Asset: r.Asset, Partition: r.Partition, Workspace: id.Of[id.Workspace](r.WorkspaceID),
-			Deployment: id.Of[id.Deployment](r.DeploymentID), Pipeline: r.Pipeline, Parameters: r.Parameters, Trace: r.Trace,
-			TriggerType: r.TriggerType, Window: windowOf(r.WindowOf),
-		}}
-	})(tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID })))
+// LeasesOfClaims returns the leased tasks of these claims, in the order of their tokens.
+func (tx *Tx) LeasesOfClaims(ctx context.Context, claims []id.Claim) ([]run.Task, error) {
+	return list(taskFromLease)(tx.q.LeasesOfClaims(ctx, column(claims, func(c id.Claim) uuid.UUID { return c.UUID })))
 }
 
 // LockRetries locks those of the retries that are due, and skips locked rows.

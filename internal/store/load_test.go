@@ -229,17 +229,19 @@ func (w *world) sendReads(t testing.TB) {
 		require.Len(t, must(tx.Doomed(ctx, w.wide(t, tx), probe))(t), probe)
 		require.Len(t, must(tx.LockLeases(ctx, leases))(t), probe)
 		require.Len(t, must(tx.LockLeasesWithHeartbeats(ctx, leases))(t), probe)
-		require.Len(t, must(tx.LeasesOfClaims(ctx, claims[:5]))(t), 25, "five tasks a run were claimed together")
+		held := must(tx.LeasesOfClaims(ctx, claims[:5]))(t)
+		require.Len(t, held, 25, "five tasks a run were claimed together")
+		require.Len(t, must(tx.Assign(ctx, held))(t), 25)
 		must(tx.FoldSettlements(ctx, probe))(t)
-		pools := must(tx.ReadyPools(ctx, time.Minute, probe))(t)
+		pools := must(tx.ReadyPools(ctx, store.PoolQuestion{Alive: time.Minute, MostQueued: probe}))(t)
 		require.Equal(t, []string{"default"}, pools.Names)
-		require.Len(t, must(tx.HeadShares(ctx, pools, []int32{probe}))(t), probe)
+		require.Len(t, must(tx.HeadShares(ctx, pools, []int32{probe}, id.Tenant{}))(t), probe)
+		waits, holds, err := tx.TryAdmission(ctx, "admission", []string{"default"})
+		require.NoError(t, err)
+		require.True(t, waits && holds)
 		ready := must(tx.TakeReady(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t)
 		require.Len(t, ready, probe)
 		require.Len(t, must(tx.TakeOldest(ctx, w.readyShares(t, tx, 2), []int32{probe / 2, probe / 2}))(t), probe)
-		for i := range ready {
-			ready[i].Asset = "" // as of a task that waited
-		}
 		require.True(t, must(tx.BeginHandoff(ctx, store.HandoffQuestion{
 			Duty: "admission", Tasks: tasksOf(ready), Claims: claims[:5], Alive: time.Minute, MostQueued: probe,
 		}))(t).Held)

@@ -69,12 +69,12 @@ func TestTake(t *testing.T) {
 		w, order := setup(t, run.Queued)
 		var before []store.Offer
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error {
-			before = must(tx.TakeQueued(ctx, store.Demand{Pool: "default", Everything: true, Most: 2}))(t)
+			before = must(tx.Assign(ctx, must(tx.TakeQueued(ctx, store.Demand{Pool: "default", Everything: true, Most: 2}))(t)))(t)
 			return nil
 		})
 		require.Equal(t, order[:2], offered(before))
 		w.engine(t, func(tx *Tx) {
-			after := must(tx.TakeQueued(t.Context(), store.Demand{Pool: "default", Everything: true, Most: 2}))(t)
+			after := must(tx.Assign(t.Context(), must(tx.TakeQueued(t.Context(), store.Demand{Pool: "default", Everything: true, Most: 2}))(t)))(t)
 			require.Equal(t, order[2:], offered(after))
 			require.Empty(t, must(tx.TakeQueued(t.Context(), store.Demand{Pool: "other", Everything: true, Most: 2}))(t), "pools are apart")
 			require.Greater(t, before[1].Token, before[0].Token)
@@ -98,7 +98,7 @@ func TestClaims(t *testing.T) {
 	t.Run("a repeat finds what its first try was given", func(t *testing.T) {
 		t.Parallel()
 		w.engine(t, func(tx *Tx) {
-			offers := must(tx.LeasesOfClaims(t.Context(), claims))(t)
+			offers := must(tx.Assign(t.Context(), must(tx.LeasesOfClaims(t.Context(), claims))(t)))(t)
 			require.ElementsMatch(t, idsOf(g.tasks[:2]), offered(offers))
 			require.EqualValues(t, 42, offers[0].Token)
 			require.Equal(t, g.run.Deployment, offers[0].Deployment)

@@ -119,7 +119,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 			return q.InsertWaiting(ctx, db.InsertWaitingParams{
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
-				Unmets: column(rows, func(t run.Task) int32 { return t.Unmet }),
+				Unmets: column(rows, func(t run.Task) int32 { return t.Unmet }), Assets: c.Assets,
 			})
 		})
 	case readyTable:
@@ -132,7 +132,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
 				Ranks:    column(rows, func(t run.Task) int64 { return t.Rank }),
 				Costs:    column(rows, func(t run.Task) float32 { return t.Cost }),
-				Assets:   column(rows, func(t run.Task) string { return t.Asset }),
+				Assets:   c.Assets,
 				ReadyAts: column(rows, func(t run.Task) time.Time { return t.ReadyAt }),
 			})
 		})
@@ -151,7 +151,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				CancelRequesteds: column(rows, func(t run.Task) bool { return t.CancelRequested }),
 				Workers:          column(rows, func(t run.Task) string { return t.Worker }),
 				Costs:            column(rows, func(t run.Task) float32 { return t.Cost }),
-				Assets:           column(rows, func(t run.Task) string { return t.Asset }),
+				Assets:           c.Assets,
 				ReadyAts:         column(rows, func(t run.Task) time.Time { return t.ReadyAt }),
 				LeaseMss:         column(rows, func(t run.Task) int32 { return int32(t.Lease.Milliseconds()) }), //nolint:gosec // an hour at most
 			})
@@ -166,7 +166,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				TenantIds: c.TenantIds, RunIds: c.RunIds, TaskIds: c.TaskIds, Sinces: c.Sinces, Versions: c.Versions,
 				TimeoutSs: c.TimeoutSs, Priorities: c.Priorities, Dependents: c.Dependents, Pools: c.Pools, Needs: c.Needs,
 				Attempts: c.Attempts, FailureCounts: c.FailureCounts, Fruitlesses: c.Fruitlesses, Deaths: c.Deaths, FanOuts: c.FanOuts, Cursors: c.Cursors,
-				DueAts: column(rows, func(t run.Task) time.Time { return t.DueAt }), Failures: failures,
+				DueAts: column(rows, func(t run.Task) time.Time { return t.DueAt }), Failures: failures, Assets: c.Assets,
 			})
 		})
 	case noTable, tables:
@@ -194,6 +194,7 @@ func columnsOf(rows []run.Task) db.InsertReadyParams {
 		FanOuts:       column(rows, func(t run.Task) int32 { return t.FanOuts }),
 		Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
 		Ranks:         column(rows, func(t run.Task) int64 { return fair.Rank(t.Priority, t.Since) }),
+		Assets:        column(rows, func(t run.Task) string { return t.Asset }),
 	}
 }
 

@@ -133,7 +133,7 @@ func taskFromWaiting(w db.ServoWaiting) run.Task {
 	return run.Task{
 		Tenant: id.Of[id.Tenant](w.TenantID), Run: id.Of[id.Run](w.RunID), ID: id.Of[id.Task](w.TaskID),
 		State: run.Pending, Version: w.Version, Since: w.Since, Pool: w.Pool, Needs: w.Needs, Priority: w.Priority, Timeout: w.TimeoutS,
-		Dependents: w.Dependents, Unmet: w.Unmet,
+		Dependents: w.Dependents, Unmet: w.Unmet, Asset: w.Asset,
 	}
 }
 
@@ -142,7 +142,7 @@ func taskFromReady(q db.ServoReadyQ) run.Task {
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
-		ReadyAt: q.Since,
+		ReadyAt: q.Since, Asset: q.Asset,
 	}
 }
 
@@ -175,7 +175,7 @@ func taskFromRetry(q db.ServoRetryQ) (run.Task, error) {
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.RetryWait, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
-		DueAt: q.DueAt, Failure: &run.Failure{},
+		DueAt: q.DueAt, Failure: &run.Failure{}, Asset: q.Asset,
 	}
 	return t, json.Unmarshal(q.Failure, t.Failure)
 }

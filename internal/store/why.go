@@ -81,14 +81,14 @@ func (tx *Tx) LookShares(ctx context.Context, own ShareKey, alive time.Duration,
 		return nil, err
 	}
 	notes := unfoldedNotes(rows, own)
-	pools, err := tx.ReadyPools(ctx, alive, mostQueued, slices.Sorted(maps.Keys(notes.left))...)
+	pools, err := tx.ReadyPools(ctx, PoolQuestion{Alive: alive, MostQueued: mostQueued, Named: slices.Sorted(maps.Keys(notes.left))})
 	if err != nil {
 		return nil, err
 	}
 	for i, name := range pools.Names {
 		pools.Rooms[i].PoolInFlight -= notes.left[name]
 	}
-	heads, err := tx.HeadShares(ctx, pools, mosts(pools))
+	heads, err := tx.HeadShares(ctx, pools, mosts(pools), id.Tenant{})
 	if err != nil {
 		return nil, err
 	}

@@ -240,13 +240,16 @@ func (w *world) taskIn(state run.TaskState, t run.Task) run.Task {
 		Tenant: t.Tenant, Run: t.Run, ID: t.ID, State: state, Pool: t.Pool, Priority: t.Priority, Timeout: t.Timeout,
 		Version: 7, Since: w.now.Add(-time.Minute), Dependents: true,
 	}
+	if !state.Terminal() {
+		out.Asset = "asset"
+	}
 	if state == run.Pending {
 		out.Unmet = 2
 		return out
 	}
 	out.Attempt, out.Failures, out.Fruitless, out.Deaths, out.FanOuts, out.Cursor = 5, 4, 3, 1, 2, "page 9"
 	if state == run.Queued || state.Leased() {
-		out.Asset, out.Cost, out.ReadyAt = "asset", 1.5, w.now.Add(-time.Hour)
+		out.Cost, out.ReadyAt = 1.5, w.now.Add(-time.Hour)
 	}
 	switch {
 	case state == run.Ready:

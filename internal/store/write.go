@@ -32,6 +32,7 @@ type Changes struct {
 	Reschedule  []run.Task         // leases with another time for the reaper's next check
 	Charges     []Charge           // charges of a round of admission
 	Clocks      map[string]float64 // clocks of pools after that round
+	ByClaims    bool               // claims made that round
 	Settlements []Settlement
 	Results     []ConfigResult // results of ended runs for their configs
 	Looked      []run.Run      // runs whose start needs no other check

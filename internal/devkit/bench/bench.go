@@ -169,7 +169,7 @@ func (b *bencher) open(ctx context.Context, admin string) (func(), error) {
 		return closeAll, err
 	}
 	// The load begins when the first worker is ready.
-	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 1}, b.options.Logger)
+	b.engine = engine.New(b.store, engine.Config{Quotas: tenant.NoLimits(), QueueWithoutWorkers: 1, Handoff: true}, b.options.Logger)
 	undo = append(undo, b.engine.Stop)
 	admit := admission.Start(b.store, b.engine, admission.Config{Holder: "bench", Logger: b.options.Logger}) //nolint:contextcheck // a loop lives until it is stopped
 	undo = append(undo, func() { _ = admit.Stop(context.WithoutCancel(ctx)) })

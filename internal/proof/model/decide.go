@@ -47,7 +47,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 			if tx.Got[Pool].has(t) {
 				s.remove(Pool, t)
 				s.insert(Ready, t, Row{Attempt: tx.Seen[t].Attempt})
-				a.signal |= admissions
+				a.signal |= w.admitters()
 			}
 		}
 	case Cancel:
@@ -83,11 +83,16 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 func (w *World) commitClaim(s *State, tx *Tx, a *answer) {
 	a.tokens = tx.Token // those of the first time, if this is a repeat
 	for t := range maxTasks {
-		if !tx.Got[Pool].has(t) {
+		from := Pool
+		switch {
+		case tx.Got[Pool].has(t):
+		case tx.Got[Ready].has(t):
+			from = Ready
+		default:
 			continue
 		}
 		token := tx.Seen[t].Attempt + 1
-		s.remove(Pool, t)
+		s.remove(from, t)
 		s.insert(Leases, t, Row{Attempt: token, Claim: tx.Claim, Running: !w.SeparateStart})
 		a.tokens[t] = token
 	}
@@ -185,7 +190,7 @@ func (w *World) endAttempt(s *State, tx *Tx, t int, how Kind, a *answer) {
 		w.countDown(s, tx, t, a)
 	case how == Yield && again:
 		s.insert(Ready, t, Row{Attempt: lease.Attempt})
-		a.signal |= admissions
+		a.signal |= w.admitters()
 	case how == Expire && again && !lease.Running:
 		s.insert(Pool, t, Row{Attempt: lease.Attempt})
 		a.signal |= claimers
@@ -272,7 +277,7 @@ func (w *World) fanOut(s *State, tx *Tx, t int, a *answer) {
 	tx.Run[r].Remaining += w.Mapped.size()
 	tx.Dirty |= set(r)
 	a.accepted |= set(t)
-	a.signal |= admissions
+	a.signal |= w.admitters()
 }
 
 func (w *World) commitExpire(s *State, tx *Tx, a *answer) {

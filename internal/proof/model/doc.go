@@ -78,6 +78,10 @@
 //   - RetryDueLocksRun: handoff and cancel, 21 steps: after a cancel every lease of the run is flagged
 //   - CancelLocksUpdate: handoff and cancel, 23 steps: after a cancel every lease of the run is flagged
 //   - DutyLocked: handoff and quota, 29 steps: no more tasks are admitted than the quota allows
+//   - ClaimHoldsDuty: claims that admit and quota, 16 steps: no more tasks are admitted than the quota allows
+//   - ClaimReadsAfter: claims that admit and quota, 17 steps: no more tasks are admitted than the quota allows
+//   - MoverLocksRow: claims that admit and cancel, 17 steps: after a cancel nothing of the run waits in a queue
+//   - SweepForward: claims that admit and cancel, 16 steps: after a cancel nothing of the run waits in a queue
 //
 // Where the first promise to break is a deadlock, the second line of a rule shows which promise
 // breaks if deadlocks are ignored.
@@ -101,6 +105,12 @@
 // is repeated, served and completed in between: see the slow first claim below. The tasks of a
 // tenant in flight are counted from rows and not from settlements. The model therefore assumes
 // that a task which was in flight before goes to the admission loop. Fairness is not modelled.
+//
+// # Claims that admit
+//
+// docs/adr/0037-claims-that-admit.md: a claim that finds too few queued tasks tries to hold the duty,
+// reads the room, locks ready tasks and leases them. A ready task wakes claims as well as admission. A
+// claim that finds the duty held looks again after a moment; the model has it wait for a signal.
 //
 // # The lock between runs
 //

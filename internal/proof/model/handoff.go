@@ -102,6 +102,10 @@ func oneAndRoom(w *World, s *State, tx *Tx) Set {
 // readRoom counts how many tasks may be queued. None may be queued while other tasks are ready,
 // and none leased while other tasks are queued.
 func (w *World) readRoom(s *State, tx *Tx) {
+	if tx.Kind == Claim {
+		w.readClaimRoom(s, tx)
+		return
+	}
 	tx.Limit = maxTasks
 	if w.Quota > 0 {
 		tx.Limit = w.Quota - s.DB.rows(Leases).size() - s.DB.rows(Pool).size()
@@ -135,7 +139,7 @@ func (db *DB) leasedTo(claim int8) bool {
 func (w *World) ready(s *State, tx *Tx, t int, row Row, a *answer) {
 	if !w.Handoff || tx.Limit <= 0 || !w.holdsDuty(tx) {
 		s.insert(Ready, t, row)
-		a.signal |= admissions
+		a.signal |= w.admitters()
 		return
 	}
 	if tx.Limit--; tx.Offer == 0 {
@@ -201,5 +205,8 @@ func (w *World) findable(s *State, i int) bool {
 	if s.DB.rows(a.looksAt()) != 0 {
 		return true
 	}
-	return w.Handoff && a.Role == Worker && s.DB.leasedTo(s.claimID(i))
+	if a.Role != Worker {
+		return false
+	}
+	return w.Handoff && s.DB.leasedTo(s.claimID(i)) || w.ClaimsAdmit && s.DB.rows(Ready) != 0
 }

@@ -20,6 +20,7 @@ func TestEveryInterleavingKeepsThePromises(t *testing.T) {
 		"stopped worker": 70_000, "batches over two runs": 10_000, "mixed batches": 90, "admission duty and quota": 5_000,
 		"handoff and cancel": 50_000, "handoff and quota": 70_000, "handoff and claims": 1_500,
 		"handoff and wake-up": 40_000, "handoff and the start of a run": 300,
+		"claims that admit and quota": 20_000, "claims that admit and cancel": 10_000, "claims that admit and wake-up": 2_000, "claims that admit and handoff": 4_000,
 	}
 	for _, w := range Worlds() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -105,6 +106,10 @@ func mutations() []mutation {
 		{rule: "RetryDueLocksRun", world: "handoff and cancel", want: CancelFlags},
 		{rule: "CancelLocksUpdate", world: "handoff and cancel", want: CancelFlags},
 		{rule: "DutyLocked", world: "handoff and quota", want: QuotaHolds},
+		{rule: "ClaimHoldsDuty", world: "claims that admit and quota", want: QuotaHolds},
+		{rule: "ClaimReadsAfter", world: "claims that admit and quota", want: QuotaHolds},
+		{rule: "MoverLocksRow", world: "claims that admit and cancel", want: CancelSweeps},
+		{rule: "SweepForward", world: "claims that admit and cancel", want: CancelSweeps},
 	}
 }
 

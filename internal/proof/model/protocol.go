@@ -27,7 +27,8 @@ func (w *World) reading(k Kind) []stmt {
 		if r.ClaimIDLookedUp {
 			p = append(p, stmt{on: onQueue, queue: Leases, peek: true, pick: claimed})
 		}
-		return append(p, stmt{on: onQueue, queue: Pool, mode: lockIf(r.MoverLocksRow), skip: true, pick: claimable})
+		p = append(p, stmt{on: onQueue, queue: Pool, mode: lockIf(r.MoverLocksRow), skip: true, pick: claimable})
+		return append(p, w.admittingClaim()...)
 	case Start:
 		return []stmt{{on: onQueue, queue: Leases, mode: Update, pick: theirs(Leases)}}
 	case Complete, Fail, Yield, FanOut:

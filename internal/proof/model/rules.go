@@ -65,6 +65,11 @@ type Rules struct {
 	LooksBeforeNothing  bool // off: a claim that has waited without a look gets the answer that there is no task
 	LooksAfterUnknown   bool // off: so does a claim that a transaction had taken whose commit is unanswered
 
+	// Claims that admit, of docs/adr/0037-claims-that-admit.md.
+
+	ClaimHoldsDuty  bool // off: a claim admits without the duty's row
+	ClaimReadsAfter bool // off: it reads the room in the snapshot in which the duty's row is found
+
 	// Locks that are not needed with the others: see TestSpareLocks.
 
 	ReportLocksWaiting bool // off: reports read waiting without locking

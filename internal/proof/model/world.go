@@ -64,6 +64,7 @@ type World struct {
 	Parked        bool // with Signals: claims sleep as well
 	Polls         bool // with Signals: loops poll as well
 	Handoff       bool // a transaction that readies tasks queues or leases them itself if no other task waits
+	ClaimsAdmit   bool // a claim that finds too few queued tasks admits ready ones and leases them
 	Patience      bool // claims that found no task are answered so after a while, and their id is not used again
 	Endless       bool // the world has no actor that ends its runs
 	Crashes       int8

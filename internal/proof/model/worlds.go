@@ -15,7 +15,7 @@ func Named(name string) World {
 // Worlds are the worlds that the tests explore. Some begin with leases held, to keep the search
 // short.
 func Worlds() []World {
-	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), handoffWorlds())
+	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), handoffWorlds(), claimWorlds())
 }
 
 func admission() Actor { return Actor{Name: "admission", Role: Admission} }
@@ -243,6 +243,52 @@ func handoffWorlds() []World {
 				{Name: "batch", Role: Mixer, Holds: set(0)},
 				{Name: "starter", Role: Starter},
 				{Name: "worker A", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+	}
+}
+
+// claimWorlds are about claims that admit.
+func claimWorlds() []World {
+	return []World{
+		{
+			Name:     "claims that admit and quota",
+			Tasks:    []Task{{In: Ready}, {In: Ready}},
+			Attempts: 1, Duty: true, Quota: 1, ClaimsAdmit: true, Lost: 1, Endless: true,
+			Actors: []Actor{
+				admission(),
+				{Name: "worker A", Role: Worker, Max: 2, Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "claims that admit and cancel",
+			Tasks:    []Task{{In: Ready}, {In: Leases}},
+			Attempts: 2, Duty: true, ClaimsAdmit: true,
+			Actors: []Actor{
+				admission(), cancel(),
+				{Name: "worker A", Role: Worker, Holds: set(1), Verdicts: []Kind{Complete, Yield}},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "claims that admit and wake-up",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {In: Waiting, Ups: set(0)}},
+			Attempts: 1, Duty: true, Signals: true, Parked: true, ClaimsAdmit: true,
+			Actors: []Actor{
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
+				{Name: "worker C", Role: Worker, Max: 1, Verdicts: succeeds()},
+			},
+		},
+		{
+			Name:     "claims that admit and handoff",
+			Tasks:    []Task{{In: Leases}, {In: Waiting, Ups: set(0)}, {Run: 1, In: Waiting}, {Run: 1, In: Ready}},
+			Attempts: 1, Duty: true, Quota: 2, Handoff: true, ClaimsAdmit: true, Endless: true,
+			Actors: []Actor{
+				{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: succeeds()},
+				{Name: "starter", Role: Starter},
+				{Name: "worker B", Role: Worker, Max: 1, Verdicts: succeeds()},
 			},
 		},
 	}

@@ -120,7 +120,7 @@ func wantTask(t *task) store.TaskRow {
 func wantWaiting(t *task) store.WaitingRow {
 	return store.WaitingRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
-		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Unmet: t.Unmet,
+		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Unmet: t.Unmet, Asset: t.spec.Asset,
 	}
 }
 
@@ -128,7 +128,7 @@ func wantReady(t *task) store.ReadyRow {
 	return store.ReadyRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor,
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Asset: t.spec.Asset,
 	}
 }
 
@@ -154,6 +154,6 @@ func wantRetry(t *task) store.RetryRow {
 	return store.RetryRow{
 		TenantID: t.Tenant.UUID, RunID: t.Run.UUID, TaskID: t.ID.UUID, Since: t.Since, Version: t.Version, TimeoutS: t.Timeout,
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
-		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure),
+		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, DueAt: t.DueAt, Failure: jsonOrNull(t.Failure), Asset: t.spec.Asset,
 	}
 }

@@ -96,8 +96,9 @@ UNION ALL
 SELECT DISTINCT s.tenant_id, '', '', 0, 0, 0::float8, 0::float8, false FROM servo.shares s WHERE s.over_quota;
 
 -- name: ReadyPools :many
--- The pools with waiting tenants, and the given ones, with their own limit, the queued tasks, and
--- the capacity of their live workers.
+-- The pools with waiting tenants, and the given ones, or only those, with their own limit, the
+-- queued tasks, and the capacity of their live workers. Claims admit the tasks of a pool with workers,
+-- unless it is a push pool.
 WITH RECURSIVE found AS (
     (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota ORDER BY s.pool LIMIT 1)
     UNION ALL
@@ -106,10 +107,11 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota AND s.pool > f.pool ORDER BY s.pool LIMIT 1) AS n ON true
 )
 SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
+       (w.workers > 0 AND coalesce(s.url, '') = '')::bool AS by_claims, coalesce(c.claimed_at, '0001-01-01 00:00:00+00')::timestamptz AS claimed_at,
        w.workers::int AS workers, w.slots::int AS slots, w.sets::text[] AS sets, q.queued::int AS queued, f.in_flight::int AS in_flight
-FROM   (SELECT f.pool FROM found f UNION SELECT unnest(@also::text[])) AS p
-LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+FROM   (SELECT f.pool FROM found f WHERE NOT @named_only::bool UNION SELECT unnest(@also::text[])) AS p
+LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts, x.url FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.clock, x.claimed_at FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots,
                        coalesce(array_agg(DISTINCT x.capabilities), '{}') AS sets FROM servo.workers x
                 WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, @alive::float8)) AS w ON true
@@ -120,13 +122,14 @@ ORDER  BY p.pool;
 
 -- name: HeadShares :many
 -- The tenants that are served next in each pool, up to a number for each pool, and their limits.
--- Tenants that may not use the pool are skipped.
+-- Tenants that may not use the pool are skipped. A tenant that is not zero is read alone.
 SELECT f.tenant_id::uuid AS tenant_id, f.pool::text AS pool, f.even_at::float8 AS even_at, f.admitted::bigint AS admitted,
        t.max_concurrent_tasks, t.fairness_weight, h.in_flight::int AS tenant_in_flight, EXISTS (SELECT FROM servo.asset_pauses x WHERE x.tenant_id = f.tenant_id)::bool AS pauses
 FROM   (SELECT unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 LEFT   JOIN LATERAL (SELECT x.accepts FROM servo.pools x WHERE x.name = n.pool OFFSET 0) AS a ON true
 JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at, x.admitted FROM servo.shares x
                 WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota AND coalesce(x.tenant_id = ANY (a.accepts), true)
+                AND (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR x.tenant_id = @tenant_id::uuid)
                 ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
@@ -138,24 +141,37 @@ SELECT ((SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.ten
        ((SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL)::bool AS notes,
        ((SELECT l.tenant_id FROM servo.live_runs l WHERE l.pending ORDER BY l.tenant_id LIMIT 1) IS NOT NULL)::bool AS starts;
 
+-- name: TryAdmission :one
+-- Takes the admission duty for this transaction without waiting, if tasks of these pools may be ready
+-- and dispatch is on. A tenant begins to wait for a pool when a settlement is folded.
+WITH work AS MATERIALIZED (
+    SELECT (EXISTS (SELECT FROM unnest(@pools::text[]) AS p(pool)
+                    JOIN LATERAL (SELECT x.tenant_id FROM servo.shares x
+                                  WHERE x.pool = p.pool AND x.waits AND NOT x.over_quota ORDER BY x.even_at, x.tenant_id LIMIT 1) AS w ON true)
+            OR (SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL
+               AND (SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)
+           AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off) AS waits
+), duty AS MATERIALIZED (
+    SELECT d.name FROM servo.duties d WHERE d.name = @duty::text AND (SELECT w.waits FROM work w) FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT (SELECT w.waits FROM work w)::bool AS waits, EXISTS (SELECT FROM duty)::bool AS held;
+
 -- name: TakeReady :many
 -- The next tasks of each tenant and pool, with the usual duration of their assets. Skips locked
 -- rows.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
-JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = q.asset OFFSET 0) AS d ON true;
 
 -- name: TakeOldest :many
 -- The oldest ready tasks of each tenant and pool, of any priority: the first tasks of each priority,
 -- and the oldest of these.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT o.*
                 FROM   generate_series(0, 10) AS l
@@ -164,9 +180,7 @@ JOIN   LATERAL (SELECT o.*
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
                 ORDER  BY o.since LIMIT n.most) AS q ON true
-JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true;
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = q.asset OFFSET 0) AS d ON true;
 
 -- name: PausedTasks :many
 -- Those of the tasks whose asset is paused. The pauses are locked until the commit, so that a resume
@@ -199,9 +213,9 @@ SET    in_flight = s.in_flight + excluded.in_flight, admitted = s.admitted + exc
        updated_at = excluded.updated_at;
 
 -- name: SetPoolClocks :exec
-INSERT INTO servo.pool_clocks AS c (pool, clock)
-SELECT unnest(@pools::text[]), unnest(@clocks::float8[])
-ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock;
+INSERT INTO servo.pool_clocks AS c (pool, clock, claimed_at)
+SELECT unnest(@pools::text[]), unnest(@clocks::float8[]), CASE WHEN @by_claims::bool THEN @now::timestamptz ELSE '0001-01-01 00:00:00+00' END
+ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock, claimed_at = greatest(c.claimed_at, excluded.claimed_at);
 
 -- name: InsertSettlements :exec
 INSERT INTO servo.settlements (tenant_id, pool, asset, left_by, ended, seconds, charged, arrived)

@@ -6,37 +6,31 @@ SELECT pg_advisory_xact_lock(key), pg_advisory_xact_lock_shared(hashtextextended
 FROM   (SELECT unnest(@keys::bigint[]) AS key ORDER BY 1) AS k;
 
 -- name: LeasesOfClaims :many
--- OFFSET 0 keeps each lookup as it is written. In a plain join, the planner reads all tasks of the
--- run and filters: equally cheap by its estimates, but 10,000 rows for one.
-SELECT sqlc.embed(q), t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
-FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
-                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
-WHERE  q.claim_id = ANY(@claim_ids::uuid[])
-ORDER  BY q.token;
+SELECT q.* FROM servo.leases q WHERE q.claim_id = ANY(@claim_ids::uuid[]) ORDER BY q.token;
 
 -- name: TakeQueued :many
--- The head of a queue, with a new token for each row and the assignment of the worker. Skips locked
--- rows. Returns no tasks while dispatch is off, and none of tenants that may not use the pool: both
--- are read once per statement. A worker of one tenant gets tasks of that tenant only; the zero
--- tenant means all. It gets tasks whose needs it serves, and none that this transaction has taken for
--- another claim.
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
-FROM   (SELECT p.* FROM servo.pool_q p
-        WHERE p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
-        AND (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = @tenant_id::uuid)
-        AND (@everything::bool OR p.needs = '' OR p.needs = ANY (@capabilities::text[])) AND p.task_id <> ALL (@taken::uuid[])
-        AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = @pool::text)::uuid[]), true)
-        ORDER BY p.rank
-        LIMIT @most::int FOR UPDATE SKIP LOCKED) AS q
+-- The head of a queue. Skips locked rows. Returns no tasks while dispatch is off, and none of tenants
+-- that may not use the pool: both are read once per statement. A worker of one tenant gets tasks of
+-- that tenant only; the zero tenant means all. It gets tasks whose needs it serves, and none that this
+-- transaction has taken for another claim.
+SELECT p.* FROM servo.pool_q p
+WHERE  p.pool = @pool::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
+AND    (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = @tenant_id::uuid)
+AND    (@everything::bool OR p.needs = '' OR p.needs = ANY (@capabilities::text[])) AND p.task_id <> ALL (@taken::uuid[])
+AND    coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = @pool::text)::uuid[]), true)
+ORDER  BY p.rank
+LIMIT  @most::int FOR UPDATE SKIP LOCKED;
+
+-- name: Assignments :many
+-- What the workers of tasks get with their leases, and a new token for each. OFFSET 0 keeps each lookup as it
+-- is written. In a plain join, the planner reads all tasks of the run and filters: equally cheap by
+-- its estimates, but 10,000 rows for one.
+SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
+FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
+                WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
-                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true;
+                WHERE r.tenant_id = n.tenant_id AND r.id = n.run_id OFFSET 0) AS r ON true;
 
 -- name: UpstreamResults :many
 -- The results of the upstreams of claimed tasks: of each lease the smallest results first, as long as

@@ -54,14 +54,10 @@ JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight, max(x.even_at
 ORDER  BY n.tenant_id, n.pool;
 
 -- name: HandoffTasks :many
--- Reads a fencing token for each task, its asset if the transaction has not read it, and the expected
--- duration of the asset.
-SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(t.asset, n.asset)::text AS asset, coalesce(d.seconds, -1)::float8 AS seconds
-FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id,
-               unnest(@task_ids::uuid[]) AS task_id, unnest(@assets::text[]) AS asset) AS n
-LEFT   JOIN LATERAL (SELECT x.asset FROM servo.tasks x
-                     WHERE n.asset = '' AND x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = n.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = coalesce(t.asset, n.asset) OFFSET 0) AS d ON true;
+-- Reads a fencing token for each task and the expected duration of its asset.
+SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(d.seconds, -1)::float8 AS seconds
+FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@assets::text[]) AS asset) AS n
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = n.asset OFFSET 0) AS d ON true;
 
 -- name: ClaimsWithLeases :many
 -- Reads which of the claims hold leases: they are repeats, and look themselves.

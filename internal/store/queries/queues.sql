@@ -7,10 +7,10 @@
 -- found rows are accessed by their ctid, which does not change while a row is locked.
 
 -- name: InsertWaiting :exec
-INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
+INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet, asset)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
-       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@unmets::int[]);
+       unnest(@pools::text[]), unnest(@needs::text[]), unnest(@unmets::int[]), unnest(@assets::text[]);
 
 -- name: DeleteWaiting :exec
 DELETE FROM servo.waiting
@@ -25,11 +25,11 @@ SELECT q.* FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY 
 
 -- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, rank)
+        fan_outs, cursor, rank, asset)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
        unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
-       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]);
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]), unnest(@assets::text[]);
 
 -- name: DeleteReady :exec
 DELETE FROM servo.ready_q
@@ -87,12 +87,12 @@ SELECT q.* FROM servo.leases q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q
 
 -- name: InsertRetrying :exec
 INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, due_at, failure)
+        fan_outs, cursor, due_at, failure, asset)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
        unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
        unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@due_ats::timestamptz[]),
-       unnest(@failures::text[])::jsonb;
+       unnest(@failures::text[])::jsonb, unnest(@assets::text[]);
 
 -- name: DeleteRetrying :exec
 DELETE FROM servo.retry_q

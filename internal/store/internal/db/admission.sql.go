@@ -138,6 +138,7 @@ FROM   (SELECT unnest($1::text[]) AS pool, unnest($2::int[]) AS most) AS n
 LEFT   JOIN LATERAL (SELECT x.accepts FROM servo.pools x WHERE x.name = n.pool OFFSET 0) AS a ON true
 JOIN   LATERAL (SELECT x.tenant_id, x.pool, x.even_at, x.admitted FROM servo.shares x
                 WHERE x.pool = n.pool AND x.waits AND NOT x.over_quota AND coalesce(x.tenant_id = ANY (a.accepts), true)
+                AND ($3::uuid = '00000000-0000-0000-0000-000000000000' OR x.tenant_id = $3::uuid)
                 ORDER BY x.even_at, x.tenant_id LIMIT n.most) AS f ON true
 JOIN   LATERAL (SELECT x.max_concurrent_tasks, x.fairness_weight FROM servo.tenants x WHERE x.id = f.tenant_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.tenant_id = f.tenant_id) AS h ON true
@@ -145,8 +146,9 @@ ORDER  BY f.pool, f.even_at, f.tenant_id
 `
 
 type HeadSharesParams struct {
-	Pools []string `db:"pools"`
-	Mosts []int32  `db:"mosts"`
+	Pools    []string  `db:"pools"`
+	Mosts    []int32   `db:"mosts"`
+	TenantID uuid.UUID `db:"tenant_id"`
 }
 
 type HeadSharesRow struct {
@@ -161,9 +163,9 @@ type HeadSharesRow struct {
 }
 
 // The tenants that are served next in each pool, up to a number for each pool, and their limits.
-// Tenants that may not use the pool are skipped.
+// Tenants that may not use the pool are skipped. A tenant that is not zero is read alone.
 func (q *Queries) HeadShares(ctx context.Context, arg HeadSharesParams) ([]HeadSharesRow, error) {
-	rows, err := q.db.Query(ctx, HeadShares, arg.Pools, arg.Mosts)
+	rows, err := q.db.Query(ctx, HeadShares, arg.Pools, arg.Mosts, arg.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -298,40 +300,50 @@ WITH RECURSIVE found AS (
     JOIN   LATERAL (SELECT s.pool FROM servo.shares s WHERE s.waits AND NOT s.over_quota AND s.pool > f.pool ORDER BY s.pool LIMIT 1) AS n ON true
 )
 SELECT p.pool::text AS pool, coalesce(s.max_concurrency, -1)::int AS max_concurrency, coalesce(c.clock, 0)::float8 AS clock,
+       (w.workers > 0 AND coalesce(s.url, '') = '')::bool AS by_claims, coalesce(c.claimed_at, '0001-01-01 00:00:00+00')::timestamptz AS claimed_at,
        w.workers::int AS workers, w.slots::int AS slots, w.sets::text[] AS sets, q.queued::int AS queued, f.in_flight::int AS in_flight
-FROM   (SELECT f.pool FROM found f UNION SELECT unnest($1::text[])) AS p
-LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
-LEFT   JOIN LATERAL (SELECT x.clock FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
+FROM   (SELECT f.pool FROM found f WHERE NOT $1::bool UNION SELECT unnest($2::text[])) AS p
+LEFT   JOIN LATERAL (SELECT x.max_concurrency, x.accepts, x.url FROM servo.pools x WHERE x.name = p.pool OFFSET 0) AS s ON true
+LEFT   JOIN LATERAL (SELECT x.clock, x.claimed_at FROM servo.pool_clocks x WHERE x.pool = p.pool OFFSET 0) AS c ON true
 JOIN   LATERAL (SELECT count(*) AS workers, coalesce(sum(x.slots), 0) AS slots,
                        coalesce(array_agg(DISTINCT x.capabilities), '{}') AS sets FROM servo.workers x
-                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $2::float8)) AS w ON true
+                WHERE x.pool = p.pool AND x.seen_at > servo.clock() - make_interval(0, 0, 0, 0, 0, 0, $3::float8)) AS w ON true
 JOIN   LATERAL (SELECT count(*) AS queued FROM (SELECT FROM servo.pool_q x
-                WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $3::int) AS y) AS q ON true
+                WHERE x.pool = p.pool AND coalesce(x.tenant_id = ANY (s.accepts), true) LIMIT $4::int) AS y) AS q ON true
 JOIN   LATERAL (SELECT coalesce(sum(x.in_flight), 0) AS in_flight FROM servo.shares x WHERE x.pool = p.pool AND x.in_flight <> 0) AS f ON true
 ORDER  BY p.pool
 `
 
 type ReadyPoolsParams struct {
+	NamedOnly  bool     `db:"named_only"`
 	Also       []string `db:"also"`
 	Alive      float64  `db:"alive"`
 	MostQueued int32    `db:"most_queued"`
 }
 
 type ReadyPoolsRow struct {
-	Pool           string   `db:"pool"`
-	MaxConcurrency int32    `db:"max_concurrency"`
-	Clock          float64  `db:"clock"`
-	Workers        int32    `db:"workers"`
-	Slots          int32    `db:"slots"`
-	Sets           []string `db:"sets"`
-	Queued         int32    `db:"queued"`
-	InFlight       int32    `db:"in_flight"`
+	Pool           string    `db:"pool"`
+	MaxConcurrency int32     `db:"max_concurrency"`
+	Clock          float64   `db:"clock"`
+	ByClaims       bool      `db:"by_claims"`
+	ClaimedAt      time.Time `db:"claimed_at"`
+	Workers        int32     `db:"workers"`
+	Slots          int32     `db:"slots"`
+	Sets           []string  `db:"sets"`
+	Queued         int32     `db:"queued"`
+	InFlight       int32     `db:"in_flight"`
 }
 
-// The pools with waiting tenants, and the given ones, with their own limit, the queued tasks, and
-// the capacity of their live workers.
+// The pools with waiting tenants, and the given ones, or only those, with their own limit, the
+// queued tasks, and the capacity of their live workers. Claims admit the tasks of a pool with workers,
+// unless it is a push pool.
 func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]ReadyPoolsRow, error) {
-	rows, err := q.db.Query(ctx, ReadyPools, arg.Also, arg.Alive, arg.MostQueued)
+	rows, err := q.db.Query(ctx, ReadyPools,
+		arg.NamedOnly,
+		arg.Also,
+		arg.Alive,
+		arg.MostQueued,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -343,6 +355,8 @@ func (q *Queries) ReadyPools(ctx context.Context, arg ReadyPoolsParams) ([]Ready
 			&i.Pool,
 			&i.MaxConcurrency,
 			&i.Clock,
+			&i.ByClaims,
+			&i.ClaimedAt,
 			&i.Workers,
 			&i.Slots,
 			&i.Sets,
@@ -412,35 +426,40 @@ func (q *Queries) RenoteReady(ctx context.Context) error {
 }
 
 const SetPoolClocks = `-- name: SetPoolClocks :exec
-INSERT INTO servo.pool_clocks AS c (pool, clock)
-SELECT unnest($1::text[]), unnest($2::float8[])
-ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock
+INSERT INTO servo.pool_clocks AS c (pool, clock, claimed_at)
+SELECT unnest($1::text[]), unnest($2::float8[]), CASE WHEN $3::bool THEN $4::timestamptz ELSE '0001-01-01 00:00:00+00' END
+ON CONFLICT (pool) DO UPDATE SET clock = excluded.clock, claimed_at = greatest(c.claimed_at, excluded.claimed_at)
 `
 
 type SetPoolClocksParams struct {
-	Pools  []string  `db:"pools"`
-	Clocks []float64 `db:"clocks"`
+	Pools    []string  `db:"pools"`
+	Clocks   []float64 `db:"clocks"`
+	ByClaims bool      `db:"by_claims"`
+	Now      time.Time `db:"now"`
 }
 
 func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) error {
-	_, err := q.db.Exec(ctx, SetPoolClocks, arg.Pools, arg.Clocks)
+	_, err := q.db.Exec(ctx, SetPoolClocks,
+		arg.Pools,
+		arg.Clocks,
+		arg.ByClaims,
+		arg.Now,
+	)
 	return err
 }
 
 const TakeOldest = `-- name: TakeOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker, o.asset
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
                 ORDER  BY o.since LIMIT n.most) AS q ON true
-JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = q.asset OFFSET 0) AS d ON true
 `
 
 type TakeOldestParams struct {
@@ -513,14 +532,12 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 
 const TakeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, t.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
-JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = t.asset OFFSET 0) AS d ON true
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = q.asset OFFSET 0) AS d ON true
 `
 
 type TakeReadyParams struct {
@@ -589,4 +606,37 @@ func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeRea
 		return nil, err
 	}
 	return items, nil
+}
+
+const TryAdmission = `-- name: TryAdmission :one
+WITH work AS MATERIALIZED (
+    SELECT (EXISTS (SELECT FROM unnest($1::text[]) AS p(pool)
+                    JOIN LATERAL (SELECT x.tenant_id FROM servo.shares x
+                                  WHERE x.pool = p.pool AND x.waits AND NOT x.over_quota ORDER BY x.even_at, x.tenant_id LIMIT 1) AS w ON true)
+            OR (SELECT s.id FROM servo.settlements s ORDER BY s.id LIMIT 1) IS NOT NULL
+               AND (SELECT q.tenant_id FROM servo.ready_q q WHERE NOT q.held ORDER BY q.tenant_id, q.pool LIMIT 1) IS NOT NULL)
+           AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off) AS waits
+), duty AS MATERIALIZED (
+    SELECT d.name FROM servo.duties d WHERE d.name = $2::text AND (SELECT w.waits FROM work w) FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT (SELECT w.waits FROM work w)::bool AS waits, EXISTS (SELECT FROM duty)::bool AS held
+`
+
+type TryAdmissionParams struct {
+	Pools []string `db:"pools"`
+	Duty  string   `db:"duty"`
+}
+
+type TryAdmissionRow struct {
+	Waits bool `db:"waits"`
+	Held  bool `db:"held"`
+}
+
+// Takes the admission duty for this transaction without waiting, if tasks of these pools may be ready
+// and dispatch is on. A tenant begins to wait for a pool when a settlement is folded.
+func (q *Queries) TryAdmission(ctx context.Context, arg TryAdmissionParams) (TryAdmissionRow, error) {
+	row := q.db.QueryRow(ctx, TryAdmission, arg.Pools, arg.Duty)
+	var i TryAdmissionRow
+	err := row.Scan(&i.Waits, &i.Held)
+	return i, err
 }

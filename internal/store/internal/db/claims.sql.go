@@ -8,10 +8,85 @@ package db
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/google/uuid"
 )
+
+const Assignments = `-- name: Assignments :many
+SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
+FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
+JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
+                WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = n.task_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
+                WHERE r.tenant_id = n.tenant_id AND r.id = n.run_id OFFSET 0) AS r ON true
+`
+
+type AssignmentsParams struct {
+	Nths      []int32     `db:"nths"`
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	RunIds    []uuid.UUID `db:"run_ids"`
+	TaskIds   []uuid.UUID `db:"task_ids"`
+}
+
+type AssignmentsRow struct {
+	Nth          int32           `db:"nth"`
+	Token        int64           `db:"token"`
+	Ix           int32           `db:"ix"`
+	Asset        string          `db:"asset"`
+	Partition    string          `db:"partition"`
+	Upstream     []uuid.UUID     `db:"upstream"`
+	Inherited    []uuid.UUID     `db:"inherited"`
+	WorkspaceID  uuid.UUID       `db:"workspace_id"`
+	DeploymentID uuid.UUID       `db:"deployment_id"`
+	Pipeline     string          `db:"pipeline"`
+	Parameters   json.RawMessage `db:"parameters"`
+	Trace        string          `db:"trace"`
+	TriggerType  string          `db:"trigger_type"`
+	WindowOf     json.RawMessage `db:"window_of"`
+}
+
+// What the workers of tasks get with their leases, and a new token for each. OFFSET 0 keeps each lookup as it
+// is written. In a plain join, the planner reads all tasks of the run and filters: equally cheap by
+// its estimates, but 10,000 rows for one.
+func (q *Queries) Assignments(ctx context.Context, arg AssignmentsParams) ([]AssignmentsRow, error) {
+	rows, err := q.db.Query(ctx, Assignments,
+		arg.Nths,
+		arg.TenantIds,
+		arg.RunIds,
+		arg.TaskIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AssignmentsRow
+	for rows.Next() {
+		var i AssignmentsRow
+		if err := rows.Scan(
+			&i.Nth,
+			&i.Token,
+			&i.Ix,
+			&i.Asset,
+			&i.Partition,
+			&i.Upstream,
+			&i.Inherited,
+			&i.WorkspaceID,
+			&i.DeploymentID,
+			&i.Pipeline,
+			&i.Parameters,
+			&i.Trace,
+			&i.TriggerType,
+			&i.WindowOf,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const LatestResults = `-- name: LatestResults :many
 SELECT n.nth::int AS nth, t.run_id, t.id
@@ -118,85 +193,48 @@ func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRange
 }
 
 const LeasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
-FROM   servo.leases q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
-                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
-WHERE  q.claim_id = ANY($1::uuid[])
-ORDER  BY q.token
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.claim_id = ANY($1::uuid[]) ORDER BY q.token
 `
 
-type LeasesOfClaimsRow struct {
-	ServoLease   ServoLease      `db:"servo_lease"`
-	Ix           int32           `db:"ix"`
-	Asset        string          `db:"asset"`
-	Partition    string          `db:"partition"`
-	Upstream     []uuid.UUID     `db:"upstream"`
-	Inherited    []uuid.UUID     `db:"inherited"`
-	WorkspaceID  uuid.UUID       `db:"workspace_id"`
-	DeploymentID uuid.UUID       `db:"deployment_id"`
-	Pipeline     string          `db:"pipeline"`
-	Parameters   json.RawMessage `db:"parameters"`
-	Trace        string          `db:"trace"`
-	TriggerType  string          `db:"trigger_type"`
-	WindowOf     json.RawMessage `db:"window_of"`
-}
-
-// OFFSET 0 keeps each lookup as it is written. In a plain join, the planner reads all tasks of the
-// run and filters: equally cheap by its estimates, but 10,000 rows for one.
-func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]LeasesOfClaimsRow, error) {
+func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]ServoLease, error) {
 	rows, err := q.db.Query(ctx, LeasesOfClaims, claimIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LeasesOfClaimsRow
+	var items []ServoLease
 	for rows.Next() {
-		var i LeasesOfClaimsRow
+		var i ServoLease
 		if err := rows.Scan(
-			&i.ServoLease.TenantID,
-			&i.ServoLease.RunID,
-			&i.ServoLease.TaskID,
-			&i.ServoLease.Since,
-			&i.ServoLease.Version,
-			&i.ServoLease.TimeoutS,
-			&i.ServoLease.Priority,
-			&i.ServoLease.Dependents,
-			&i.ServoLease.Pool,
-			&i.ServoLease.Attempt,
-			&i.ServoLease.Failures,
-			&i.ServoLease.Fruitless,
-			&i.ServoLease.FanOuts,
-			&i.ServoLease.Cursor,
-			&i.ServoLease.Token,
-			&i.ServoLease.ClaimID,
-			&i.ServoLease.StartedAt,
-			&i.ServoLease.Deadline,
-			&i.ServoLease.ExpiresAt,
-			&i.ServoLease.DueAt,
-			&i.ServoLease.CancelRequested,
-			&i.ServoLease.Worker,
-			&i.ServoLease.Cost,
-			&i.ServoLease.Asset,
-			&i.ServoLease.ReadyAt,
-			&i.ServoLease.LeaseMs,
-			&i.ServoLease.Deaths,
-			&i.ServoLease.Needs,
-			&i.ServoLease.Instance,
-			&i.Ix,
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Since,
+			&i.Version,
+			&i.TimeoutS,
+			&i.Priority,
+			&i.Dependents,
+			&i.Pool,
+			&i.Attempt,
+			&i.Failures,
+			&i.Fruitless,
+			&i.FanOuts,
+			&i.Cursor,
+			&i.Token,
+			&i.ClaimID,
+			&i.StartedAt,
+			&i.Deadline,
+			&i.ExpiresAt,
+			&i.DueAt,
+			&i.CancelRequested,
+			&i.Worker,
+			&i.Cost,
 			&i.Asset,
-			&i.Partition,
-			&i.Upstream,
-			&i.Inherited,
-			&i.WorkspaceID,
-			&i.DeploymentID,
-			&i.Pipeline,
-			&i.Parameters,
-			&i.Trace,
-			&i.TriggerType,
-			&i.WindowOf,
+			&i.ReadyAt,
+			&i.LeaseMs,
+			&i.Deaths,
+			&i.Needs,
+			&i.Instance,
 		); err != nil {
 			return nil, err
 		}
@@ -222,20 +260,13 @@ func (q *Queries) LockClaims(ctx context.Context, keys []int64) error {
 }
 
 const TakeQueued = `-- name: TakeQueued :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.cost, q.ready_at, nextval('servo.fencing_token')::bigint AS token,
-       t.ix, t.asset, t.partition, t.upstream, t.inherited, r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of
-FROM   (SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths, p.needs FROM servo.pool_q p
-        WHERE p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
-        AND ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
-        AND ($3::bool OR p.needs = '' OR p.needs = ANY ($4::text[])) AND p.task_id <> ALL ($5::uuid[])
-        AND coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = $1::text)::uuid[]), true)
-        ORDER BY p.rank
-        LIMIT $6::int FOR UPDATE SKIP LOCKED) AS q
-JOIN   LATERAL (SELECT t.ix, t.asset, t.partition, t.upstream, t.inherited FROM servo.tasks t
-                WHERE t.tenant_id = q.tenant_id AND t.run_id = q.run_id AND t.id = q.task_id OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT r.workspace_id, r.deployment_id, r.pipeline, r.parameters, r.trace, r.trigger_type, r.window_of FROM servo.runs r
-                WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id OFFSET 0) AS r ON true
+SELECT p.tenant_id, p.run_id, p.task_id, p.since, p.version, p.timeout_s, p.priority, p.dependents, p.pool, p.attempt, p.failures, p.fruitless, p.fan_outs, p.cursor, p.rank, p.cost, p.asset, p.ready_at, p.deaths, p.needs FROM servo.pool_q p
+WHERE  p.pool = $1::text AND NOT EXISTS (SELECT FROM servo.switches s WHERE s.name = 'dispatch' AND s.off)
+AND    ($2::uuid = '00000000-0000-0000-0000-000000000000' OR p.tenant_id = $2::uuid)
+AND    ($3::bool OR p.needs = '' OR p.needs = ANY ($4::text[])) AND p.task_id <> ALL ($5::uuid[])
+AND    coalesce(p.tenant_id = ANY ((SELECT a.accepts FROM servo.pools a WHERE a.name = $1::text)::uuid[]), true)
+ORDER  BY p.rank
+LIMIT  $6::int FOR UPDATE SKIP LOCKED
 `
 
 type TakeQueuedParams struct {
@@ -247,46 +278,11 @@ type TakeQueuedParams struct {
 	Most         int32       `db:"most"`
 }
 
-type TakeQueuedRow struct {
-	TenantID     uuid.UUID       `db:"tenant_id"`
-	RunID        uuid.UUID       `db:"run_id"`
-	TaskID       uuid.UUID       `db:"task_id"`
-	Since        time.Time       `db:"since"`
-	Version      int32           `db:"version"`
-	TimeoutS     int32           `db:"timeout_s"`
-	Priority     int16           `db:"priority"`
-	Dependents   bool            `db:"dependents"`
-	Pool         string          `db:"pool"`
-	Needs        string          `db:"needs"`
-	Attempt      int32           `db:"attempt"`
-	Failures     int32           `db:"failures"`
-	Fruitless    int32           `db:"fruitless"`
-	Deaths       int32           `db:"deaths"`
-	FanOuts      int32           `db:"fan_outs"`
-	Cursor       string          `db:"cursor"`
-	Cost         float32         `db:"cost"`
-	ReadyAt      time.Time       `db:"ready_at"`
-	Token        int64           `db:"token"`
-	Ix           int32           `db:"ix"`
-	Asset        string          `db:"asset"`
-	Partition    string          `db:"partition"`
-	Upstream     []uuid.UUID     `db:"upstream"`
-	Inherited    []uuid.UUID     `db:"inherited"`
-	WorkspaceID  uuid.UUID       `db:"workspace_id"`
-	DeploymentID uuid.UUID       `db:"deployment_id"`
-	Pipeline     string          `db:"pipeline"`
-	Parameters   json.RawMessage `db:"parameters"`
-	Trace        string          `db:"trace"`
-	TriggerType  string          `db:"trigger_type"`
-	WindowOf     json.RawMessage `db:"window_of"`
-}
-
-// The head of a queue, with a new token for each row and the assignment of the worker. Skips locked
-// rows. Returns no tasks while dispatch is off, and none of tenants that may not use the pool: both
-// are read once per statement. A worker of one tenant gets tasks of that tenant only; the zero
-// tenant means all. It gets tasks whose needs it serves, and none that this transaction has taken for
-// another claim.
-func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQueuedRow, error) {
+// The head of a queue. Skips locked rows. Returns no tasks while dispatch is off, and none of tenants
+// that may not use the pool: both are read once per statement. A worker of one tenant gets tasks of
+// that tenant only; the zero tenant means all. It gets tasks whose needs it serves, and none that this
+// transaction has taken for another claim.
+func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]ServoPoolQ, error) {
 	rows, err := q.db.Query(ctx, TakeQueued,
 		arg.Pool,
 		arg.TenantID,
@@ -299,9 +295,9 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TakeQueuedRow
+	var items []ServoPoolQ
 	for rows.Next() {
-		var i TakeQueuedRow
+		var i ServoPoolQ
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.RunID,
@@ -312,28 +308,17 @@ func (q *Queries) TakeQueued(ctx context.Context, arg TakeQueuedParams) ([]TakeQ
 			&i.Priority,
 			&i.Dependents,
 			&i.Pool,
-			&i.Needs,
 			&i.Attempt,
 			&i.Failures,
 			&i.Fruitless,
-			&i.Deaths,
 			&i.FanOuts,
 			&i.Cursor,
+			&i.Rank,
 			&i.Cost,
-			&i.ReadyAt,
-			&i.Token,
-			&i.Ix,
 			&i.Asset,
-			&i.Partition,
-			&i.Upstream,
-			&i.Inherited,
-			&i.WorkspaceID,
-			&i.DeploymentID,
-			&i.Pipeline,
-			&i.Parameters,
-			&i.Trace,
-			&i.TriggerType,
-			&i.WindowOf,
+			&i.ReadyAt,
+			&i.Deaths,
+			&i.Needs,
 		); err != nil {
 			return nil, err
 		}

@@ -149,39 +149,26 @@ func (q *Queries) HandoffShares(ctx context.Context, arg HandoffSharesParams) ([
 }
 
 const HandoffTasks = `-- name: HandoffTasks :many
-SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(t.asset, n.asset)::text AS asset, coalesce(d.seconds, -1)::float8 AS seconds
-FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id,
-               unnest($4::uuid[]) AS task_id, unnest($5::text[]) AS asset) AS n
-LEFT   JOIN LATERAL (SELECT x.asset FROM servo.tasks x
-                     WHERE n.asset = '' AND x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = n.task_id OFFSET 0) AS t ON true
-LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = coalesce(t.asset, n.asset) OFFSET 0) AS d ON true
+SELECT n.nth::int AS nth, nextval('servo.fencing_token')::bigint AS token, coalesce(d.seconds, -1)::float8 AS seconds
+FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::text[]) AS asset) AS n
+LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = n.tenant_id AND x.asset = n.asset OFFSET 0) AS d ON true
 `
 
 type HandoffTasksParams struct {
 	Nths      []int32     `db:"nths"`
 	TenantIds []uuid.UUID `db:"tenant_ids"`
-	RunIds    []uuid.UUID `db:"run_ids"`
-	TaskIds   []uuid.UUID `db:"task_ids"`
 	Assets    []string    `db:"assets"`
 }
 
 type HandoffTasksRow struct {
 	Nth     int32   `db:"nth"`
 	Token   int64   `db:"token"`
-	Asset   string  `db:"asset"`
 	Seconds float64 `db:"seconds"`
 }
 
-// Reads a fencing token for each task, its asset if the transaction has not read it, and the expected
-// duration of the asset.
+// Reads a fencing token for each task and the expected duration of its asset.
 func (q *Queries) HandoffTasks(ctx context.Context, arg HandoffTasksParams) ([]HandoffTasksRow, error) {
-	rows, err := q.db.Query(ctx, HandoffTasks,
-		arg.Nths,
-		arg.TenantIds,
-		arg.RunIds,
-		arg.TaskIds,
-		arg.Assets,
-	)
+	rows, err := q.db.Query(ctx, HandoffTasks, arg.Nths, arg.TenantIds, arg.Assets)
 	if err != nil {
 		return nil, err
 	}
@@ -189,12 +176,7 @@ func (q *Queries) HandoffTasks(ctx context.Context, arg HandoffTasksParams) ([]H
 	var items []HandoffTasksRow
 	for rows.Next() {
 		var i HandoffTasksRow
-		if err := rows.Scan(
-			&i.Nth,
-			&i.Token,
-			&i.Asset,
-			&i.Seconds,
-		); err != nil {
+		if err := rows.Scan(&i.Nth, &i.Token, &i.Seconds); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -563,9 +563,9 @@ func (q *Queries) ReturnLocks(ctx context.Context, arg ReturnLocksParams) error 
 }
 
 const Roots = `-- name: Roots :many
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs, w.asset
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs, asset FROM servo.waiting q WHERE q.run_id = n.run_id OFFSET 0) AS w ON true
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t
                 WHERE t.tenant_id = n.tenant_id AND t.run_id = n.run_id AND t.id = w.task_id AND t.upstream IS NULL OFFSET 0) AS t ON true
 WHERE  w.tenant_id = n.tenant_id
@@ -598,6 +598,7 @@ func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, e
 			&i.Pool,
 			&i.Unmet,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}

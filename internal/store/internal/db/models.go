@@ -383,8 +383,9 @@ type ServoPool struct {
 }
 
 type ServoPoolClock struct {
-	Pool  string  `db:"pool"`
-	Clock float64 `db:"clock"`
+	Pool      string    `db:"pool"`
+	Clock     float64   `db:"clock"`
+	ClaimedAt time.Time `db:"claimed_at"`
 }
 
 type ServoPoolQ struct {
@@ -446,6 +447,7 @@ type ServoReadyQ struct {
 	Deaths      int32     `db:"deaths"`
 	Needs       string    `db:"needs"`
 	LacksWorker bool      `db:"lacks_worker"`
+	Asset       string    `db:"asset"`
 }
 
 type ServoRetryQ struct {
@@ -467,6 +469,7 @@ type ServoRetryQ struct {
 	Failure    json.RawMessage `db:"failure"`
 	Deaths     int32           `db:"deaths"`
 	Needs      string          `db:"needs"`
+	Asset      string          `db:"asset"`
 }
 
 type ServoRun struct {
@@ -761,6 +764,7 @@ type ServoWaiting struct {
 	Pool       string    `db:"pool"`
 	Unmet      int32     `db:"unmet"`
 	Needs      string    `db:"needs"`
+	Asset      string    `db:"asset"`
 }
 
 type ServoWorker struct {

@@ -24,9 +24,9 @@ WITH RECURSIVE cone AS (
     JOIN   LATERAL (SELECT d.task_id FROM servo.edges d
                     WHERE d.tenant_id = c.tenant_id AND d.run_id = c.run_id AND d.upstream_id = c.task_id OFFSET 0) AS e ON true
 )
-SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs, w.asset
 FROM   cone c
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs, asset FROM servo.waiting q WHERE q.run_id = c.run_id AND q.task_id = c.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id
 LIMIT  $1::int
 `
@@ -65,6 +65,7 @@ func (q *Queries) Cone(ctx context.Context, arg ConeParams) ([]ServoWaiting, err
 			&i.Pool,
 			&i.Unmet,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -167,11 +168,11 @@ func (q *Queries) DeleteWaiting(ctx context.Context, arg DeleteWaitingParams) er
 }
 
 const Dependents = `-- name: Dependents :many
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs, w.asset
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT d.run_id, d.upstream_id, d.task_id FROM servo.edges d
                 WHERE d.tenant_id = n.tenant_id AND d.run_id = n.run_id AND d.upstream_id = n.task_id OFFSET 0) AS e ON true
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs, asset FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 ORDER  BY w.run_id, w.task_id, e.upstream_id
 `
 
@@ -194,6 +195,7 @@ type DependentsRow struct {
 	Pool       string    `db:"pool"`
 	Unmet      int32     `db:"unmet"`
 	Needs      string    `db:"needs"`
+	Asset      string    `db:"asset"`
 }
 
 // The tasks that wait for these tasks. Rows of waiting change under the lock of their run only, which
@@ -220,6 +222,7 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 			&i.Pool,
 			&i.Unmet,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -370,11 +373,11 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 
 const InsertReady = `-- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, rank)
+        fan_outs, cursor, rank, asset)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
-       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[])
+       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::text[])
 `
 
 type InsertReadyParams struct {
@@ -395,6 +398,7 @@ type InsertReadyParams struct {
 	FanOuts       []int32     `db:"fan_outs"`
 	Cursors       []string    `db:"cursors"`
 	Ranks         []int64     `db:"ranks"`
+	Assets        []string    `db:"assets"`
 }
 
 func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error {
@@ -416,18 +420,19 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 		arg.FanOuts,
 		arg.Cursors,
 		arg.Ranks,
+		arg.Assets,
 	)
 	return err
 }
 
 const InsertRetrying = `-- name: InsertRetrying :exec
 INSERT INTO servo.retry_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, due_at, failure)
+        fan_outs, cursor, due_at, failure, asset)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
        unnest($15::int[]), unnest($16::text[]), unnest($17::timestamptz[]),
-       unnest($18::text[])::jsonb
+       unnest($18::text[])::jsonb, unnest($19::text[])
 `
 
 type InsertRetryingParams struct {
@@ -449,6 +454,7 @@ type InsertRetryingParams struct {
 	Cursors       []string    `db:"cursors"`
 	DueAts        []time.Time `db:"due_ats"`
 	Failures      []string    `db:"failures"`
+	Assets        []string    `db:"assets"`
 }
 
 func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) error {
@@ -471,16 +477,17 @@ func (q *Queries) InsertRetrying(ctx context.Context, arg InsertRetryingParams) 
 		arg.Cursors,
 		arg.DueAts,
 		arg.Failures,
+		arg.Assets,
 	)
 	return err
 }
 
 const InsertWaiting = `-- name: InsertWaiting :exec
 
-INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet)
+INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, unmet, asset)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
-       unnest($9::text[]), unnest($10::text[]), unnest($11::int[])
+       unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::text[])
 `
 
 type InsertWaitingParams struct {
@@ -495,6 +502,7 @@ type InsertWaitingParams struct {
 	Pools      []string    `db:"pools"`
 	Needs      []string    `db:"needs"`
 	Unmets     []int32     `db:"unmets"`
+	Assets     []string    `db:"assets"`
 }
 
 // The queue tables: one insert, one delete and one locking read for each, all by the
@@ -517,6 +525,7 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 		arg.Pools,
 		arg.Needs,
 		arg.Unmets,
+		arg.Assets,
 	)
 	return err
 }
@@ -818,7 +827,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]ServoP
 }
 
 const SweepReady = `-- name: SweepReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker, q.asset FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 // For a cancel: waits for transactions that move these tasks.
@@ -851,6 +860,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]ServoRe
 			&i.Deaths,
 			&i.Needs,
 			&i.LacksWorker,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -863,7 +873,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]ServoRe
 }
 
 const SweepRetrying = `-- name: SweepRetrying :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs, q.asset FROM servo.retry_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 // For a cancel: waits for transactions that move these tasks.
@@ -895,6 +905,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Serv
 			&i.Failure,
 			&i.Deaths,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -907,7 +918,7 @@ func (q *Queries) SweepRetrying(ctx context.Context, runIds []uuid.UUID) ([]Serv
 }
 
 const SweepWaiting = `-- name: SweepWaiting :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.unmet, q.needs, q.asset FROM servo.waiting q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 // For a cancel: waits for transactions that move these tasks.
@@ -932,6 +943,7 @@ func (q *Queries) SweepWaiting(ctx context.Context, runIds []uuid.UUID) ([]Servo
 			&i.Pool,
 			&i.Unmet,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}

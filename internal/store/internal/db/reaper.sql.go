@@ -22,11 +22,11 @@ func (q *Queries) DeleteCones(ctx context.Context, runIds []uuid.UUID) error {
 }
 
 const Doomed = `-- name: Doomed :many
-SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs
+SELECT e.upstream_id, w.tenant_id, w.run_id, w.task_id, w.since, w.version, w.timeout_s, w.priority, w.dependents, w.pool, w.unmet, w.needs, w.asset
 FROM   servo.edges e
 JOIN   LATERAL (SELECT t.id FROM servo.tasks t -- a lookup for each edge, as in LeasesOfClaims
                 WHERE t.tenant_id = e.tenant_id AND t.run_id = e.run_id AND t.id = e.upstream_id AND t.state > 10 OFFSET 0) AS t ON true
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet, needs, asset FROM servo.waiting q WHERE q.run_id = e.run_id AND q.task_id = e.task_id OFFSET 0) AS w ON true
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
 LIMIT  $3::int
 `
@@ -50,6 +50,7 @@ type DoomedRow struct {
 	Pool       string    `db:"pool"`
 	Unmet      int32     `db:"unmet"`
 	Needs      string    `db:"needs"`
+	Asset      string    `db:"asset"`
 }
 
 // Waiting tasks of one run with an upstream that ended without success: the next layer of
@@ -76,6 +77,7 @@ func (q *Queries) Doomed(ctx context.Context, arg DoomedParams) ([]DoomedRow, er
 			&i.Pool,
 			&i.Unmet,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
@@ -192,9 +194,9 @@ func (q *Queries) InsertCones(ctx context.Context, arg InsertConesParams) error 
 }
 
 const LockRetries = `-- name: LockRetries :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.due_at, q.failure, q.deaths, q.needs, q.asset
 FROM   (SELECT unnest($1::uuid[]) AS run_id, unnest($2::uuid[]) AS task_id ORDER BY 1, 2) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure, deaths, needs FROM servo.retry_q r
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, due_at, failure, deaths, needs, asset FROM servo.retry_q r
                 WHERE r.run_id = n.run_id AND r.task_id = n.task_id
                 OFFSET 0 FOR UPDATE SKIP LOCKED) AS q ON true
 WHERE  q.due_at <= $3::timestamptz
@@ -234,6 +236,7 @@ func (q *Queries) LockRetries(ctx context.Context, arg LockRetriesParams) ([]Ser
 			&i.Failure,
 			&i.Deaths,
 			&i.Needs,
+			&i.Asset,
 		); err != nil {
 			return nil, err
 		}
