@@ -213,6 +213,16 @@ func (c *Client) Templates() servov1.TemplateServiceClient {
 // Pools manages pools.
 func (c *Client) Pools() servov1.PoolServiceClient { return servov1.NewPoolServiceClient(c.conn) }
 
+// Releases manages releases.
+func (c *Client) Releases() servov1.ReleaseServiceClient {
+	return servov1.NewReleaseServiceClient(c.conn)
+}
+
+// Channels manages channels of releases and their rollouts.
+func (c *Client) Channels() servov1.ReleaseChannelServiceClient {
+	return servov1.NewReleaseChannelServiceClient(c.conn)
+}
+
 // SigningKeys manages the keys that sign envelopes of push pools.
 func (c *Client) SigningKeys() servov1.SigningKeyServiceClient {
 	return servov1.NewSigningKeyServiceClient(c.conn)

@@ -74,6 +74,12 @@ func AllDeployments(ctx context.Context, c *Client, req *servov1.ListDeployments
 		c.Deployments().ListDeployments, (*servov1.ListDeploymentsResponse).GetDeployments)
 }
 
+// AllReleases reads all releases, the newest first.
+func AllReleases(ctx context.Context, c *Client, req *servov1.ListReleasesRequest) iter.Seq2[*servov1.Release, error] {
+	return all(ctx, req, func(r *servov1.ListReleasesRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Releases().ListReleases, (*servov1.ListReleasesResponse).GetReleases)
+}
+
 // AllAssets reads all assets of a workspace by key.
 func AllAssets(ctx context.Context, c *Client, req *servov1.ListAssetsRequest) iter.Seq2[*servov1.Asset, error] {
 	return all(ctx, req, func(r *servov1.ListAssetsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

@@ -43,10 +43,12 @@ func repeats(method string) repeat {
 		"VerifyProjections", "GetDispatch", "GetQuotas", "GetTenantMetrics", "ListLocks", "ListShares", "ExplainRun", "ExplainTask", "ListWorkers", "GetPool", "ListPools", "ListSigningKeys",
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "GetOutcomes", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
 		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit",
-		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity", "Search":
+		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity", "Search",
+		"GetRelease", "ListReleases", "CheckRelease", "DiffReleases", "ListReleaseChannels", "GetReleaseChannel", "DiffDeployments":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
-		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription": // the same state, however often
+		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription",
+		"CreateRelease", "ActivateDeployment", "CopyDeployment", "UpdateReleaseChannel", "FollowChannelByLabel", "FollowChannel", "SetTenantLabels": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
@@ -54,7 +56,8 @@ func repeats(method string) repeat {
 		return repeatByKey
 	case "CreateTenant", "CreateWorkspace", "ReleaseLock", "CreatePool", "UpdatePool", "DeletePool", "CreateSigningKey", "RotateSigningKeys",
 		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "TestAlertChannel", "DeleteAlertChannel",
-		"CreateSubscription", "ReplaySubscription", "DeleteSubscription", "CreateKey", "RotateKey":
+		"CreateSubscription", "ReplaySubscription", "DeleteSubscription", "CreateKey", "RotateKey",
+		"DeleteRelease", "CreateReleaseChannel", "DeleteReleaseChannel", "RollChannel", "PauseRollout", "ResumeRollout", "AdvanceRollout", "RollBackChannel":
 		return repeatByKey
 	case "WatchRun":
 		return repeatResume

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +21,7 @@ func newDeploy() *cobra.Command {
 	var (
 		source   manifestSource
 		dryRun   bool
-		manifest *structpb.Struct
+		manifest manifestBody
 	)
 	return newShow(spec{
 		use: "deploy", short: "Deploy a manifest to a workspace", tenant: true,
@@ -45,10 +47,8 @@ line.`,
 			return err
 		},
 	}, func(ctx context.Context, s *session) (*servov1.DeployResponse, error) {
-		answer, err := s.client.Deployments().Deploy(ctx, &servov1.DeployRequest{Tenant: s.Tenant, Workspace: s.Workspace, Manifest: manifest, DryRun: dryRun})
-		for _, c := range answer.GetOrphanedConfigs() {
-			s.report("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
-		}
+		answer, err := s.client.Deployments().Deploy(ctx, &servov1.DeployRequest{Tenant: s.Tenant, Workspace: s.Workspace, Manifest: manifest.inline, ManifestGzip: manifest.compressed, DryRun: dryRun})
+		warnOfOrphans(s, answer.GetOrphanedConfigs())
 		warnOfWorkers(s.cmd.ErrOrStderr(), answer)
 		return answer, err
 	}, func(w io.Writer, s *session, answer *servov1.DeployResponse) {
@@ -56,29 +56,54 @@ line.`,
 	})
 }
 
+// warnOfOrphans lists active configs that lose their pipeline.
+func warnOfOrphans(s *session, configs []*servov1.OrphanedConfig) {
+	for _, c := range configs {
+		s.report("warning: config %s names the pipeline %s, which is not in the manifest: its slots fail (change it, pause it or delete it)", clean(c.GetConfig()), clean(c.GetPipeline()))
+	}
+}
+
 // addManifest gives a command --file.
 func addManifest(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "file", "f", "servo.yaml", "manifest, YAML or JSON, or - for standard input")
 }
 
-// manifestMessage checks the text of a manifest and returns it as a message.
-func manifestMessage(data []byte, file string) (*structpb.Struct, error) {
+// manifestBody is a manifest in a request: compressed if it is large.
+type manifestBody struct {
+	inline     *structpb.Struct
+	compressed []byte
+}
+
+// manifestMessage checks the text of a manifest and returns it as a part of a message.
+func manifestMessage(data []byte, file string) (body manifestBody, err error) {
 	manifest, err := asset.Parse(data, file)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	canonical, err := manifest.Canonical()
 	if err != nil {
-		return nil, err
+		return body, err
 	}
-	if err := asset.CheckInline(canonical); err != nil {
-		return nil, err
+	if asset.CheckInline(canonical) != nil {
+		body.compressed, err = compress(canonical)
+		return body, err
 	}
 	var object map[string]any
 	if err := json.Unmarshal(canonical, &object); err != nil {
-		return nil, fmt.Errorf("read canonical JSON: %w", err)
+		return body, fmt.Errorf("read canonical JSON: %w", err)
 	}
-	return structOf("--file", object)
+	body.inline, err = structOf("--file", object)
+	return body, err
+}
+
+func compress(text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return out.Bytes(), err
 }
 
 func deployText(w io.Writer, p palette, answer *servov1.DeployResponse, tenant string, dryRun bool) {

@@ -47,6 +47,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newAudit(),
 		newBench(),
 		newCanon(),
+		newChannels(),
 		newCompletion(),
 		newConfigs(),
 		newContext(),
@@ -68,6 +69,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newPools(),
 		newPreview(),
 		newQuotas(),
+		newReleases(),
 		newRun(),
 		newRuns(),
 		newServer(),
@@ -82,6 +84,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newWhy(),
 		newWorkerWithCheck(),
 		newWorkers(),
+		newWorkspaces(),
 	)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -28,5 +28,6 @@ func newTenants() *cobra.Command {
 			columns([]string{"TENANT", "ID", "CREATED"}, func(v view, t *servov1.Tenant) []string {
 				return []string{clean(t.GetName()), t.GetId(), age(v.now, t.GetCreatedAt())}
 			})),
+		newTenantsLabel(),
 		newTenantsMetrics())
 }

@@ -30,6 +30,7 @@ import (
 	"go.arco.dev/servo/internal/loops/feed"
 	"go.arco.dev/servo/internal/loops/presence"
 	"go.arco.dev/servo/internal/loops/reaper"
+	"go.arco.dev/servo/internal/loops/rollouts"
 	"go.arco.dev/servo/internal/loops/scheduler"
 	"go.arco.dev/servo/internal/store"
 )
@@ -83,6 +84,7 @@ type Daemon struct {
 	reaper    *reaper.Reaper
 	scheduler *scheduler.Scheduler
 	alerter   *alerter.Alerter
+	rollouts  *rollouts.Rollouts
 	feed      *feed.Feed
 	presence  *presence.Presence
 	dispatch  atomic.Pointer[dispatcher.Dispatch]
@@ -187,6 +189,7 @@ func (d *Daemon) startLoops() {
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
 	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
 	d.feed = feed.Start(d.store, d.engine, feed.Config{Version: d.config.Version, Guard: d.guard, Logger: d.config.Logger})
+	d.rollouts = rollouts.Start(d.store, d.engine, rollouts.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.alerter = alerter.Start(d.store, d.engine, alerter.Config{Version: d.config.Version, Guard: d.guard, Logger: d.config.Logger})
 }
 
@@ -219,6 +222,7 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 	}
 	if d.engine != nil {
 		d.alerter.Stop()
+		d.rollouts.Stop()
 		d.feed.Stop()
 		d.scheduler.Stop()
 		d.reaper.Stop()

@@ -316,7 +316,7 @@ func TestUnreadableDeployment(t *testing.T) {
 		b.tenant = b.stranger(t)
 		b.deploy(t, manifestText+"  - {name: other, overlap: allow, select: [s/one]}\n")
 		b.trigger(t, "single")
-		b.db.Exec(t, fmt.Sprintf(`UPDATE servo.deployments SET manifest = '{"version": 99}' WHERE tenant_id = '%s'`, owner))
+		b.db.Exec(t, fmt.Sprintf(`UPDATE servo.manifests SET chunk = '{"version": 99}', size = 15 WHERE digest = (SELECT digest FROM servo.deployments WHERE tenant_id = '%s')`, owner))
 		fresh := engine.New(b.db.Store, engine.Config{}, nil) // has not read it before
 		t.Cleanup(fresh.Stop)
 		b.Engine = fresh

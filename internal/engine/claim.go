@@ -427,7 +427,7 @@ func (e *Engine) addCode(ctx context.Context, tx *store.Tx, claims []*openClaim)
 			keys = append(keys, store.DeploymentKey{Tenant: l.Tenant, Deployment: l.Deployment})
 		}
 	}
-	found, err := e.deploymentsOf(ctx, tx, keys)
+	found, err := e.deploymentsOf(ctx, keys)
 	if err != nil {
 		return err
 	}

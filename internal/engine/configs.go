@@ -87,7 +87,7 @@ func (e *Engine) SaveConfigs(ctx context.Context, r SaveConfigs) (saved []SavedC
 		}
 		seen[c.Name] = true
 	}
-	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = e.engineWithCode(ctx, func(ctx context.Context, tx *store.Tx) error {
 		saved, err = e.saveConfigs(ctx, tx, r)
 		return err
 	})
@@ -137,7 +137,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 		return nil, err
 	}
 	refs.templates = own
-	code, err := e.activeCode(ctx, tx, w)
+	codes, err := e.activeCodes(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (e *Engine) saveConfigs(ctx context.Context, tx *store.Tx, r SaveConfigs) (
 				WorkspaceName: w.Name,
 			}
 		}
-		if saved[i].Changed, err = l.save(before, c, code, refs, notBefore(*before, now), r); err != nil {
+		if saved[i].Changed, err = l.save(before, c, codes, w, refs, notBefore(*before, now), r); err != nil {
 			return nil, r.at(i, err)
 		}
 		if saved[i].After = *before; saved[i].Changed {
@@ -220,17 +220,33 @@ func lockByName(ctx context.Context, tx *store.Tx, w store.Workspace, configs []
 	return existing, err
 }
 
-// activeCode is the active deployment of a workspace; nil if it has none.
-func (e *Engine) activeCode(ctx context.Context, tx *store.Tx, w store.Workspace) (*deployment, error) {
+// activeCode is the active deployment or release of a workspace; nil if it has none.
+func (e *Engine) activeCode(ctx context.Context, w store.Workspace) (*deployment, error) {
 	if w.Active == nil {
 		return nil, nil
 	}
-	found, err := e.deploymentsOf(ctx, tx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *w.Active}})
+	found, err := e.deploymentsOf(ctx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *w.Active}})
 	return found[*w.Active], err
 }
 
+// activeCodes are the deployments that runs of a workspace may use soon: during a rollout of its channel,
+// both releases.
+func (e *Engine) activeCodes(ctx context.Context, w store.Workspace) (codes []*deployment, err error) {
+	for _, used := range []*id.Deployment{w.Active, w.Other} {
+		if used == nil {
+			continue
+		}
+		found, err := e.deploymentsOf(ctx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *used}})
+		if err != nil {
+			return nil, err
+		}
+		codes = append(codes, found[*used])
+	}
+	return codes, nil
+}
+
 // save creates or updates one config, and reports whether that changes anything.
-func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, refs references, now time.Time, r SaveConfigs) (changed bool, err error) {
+func (l *ledger) save(c *store.ConfigState, want SaveConfig, codes []*deployment, w store.Workspace, refs references, now time.Time, r SaveConfigs) (changed bool, err error) {
 	isNew := c.Version == 0
 	switch {
 	case isNew && want.Mode == SaveOld:
@@ -252,7 +268,7 @@ func (l *ledger) save(c *store.ConfigState, want SaveConfig, code *deployment, r
 	if err != nil {
 		return false, err
 	}
-	if err := runnable(code, spec, r.Workspace); err != nil {
+	if err := runnable(codes, spec, w); err != nil {
 		return false, err
 	}
 	if spec.Parameters, err = canon.Exact(spec.Parameters); err != nil {
@@ -321,19 +337,30 @@ func staleConfig(current, seen int32) error {
 }
 
 // runnable refuses a spec that the workspace's code cannot run.
-func runnable(code *deployment, spec config.Spec, workspace string) error {
-	if code == nil {
-		return noDeployment(workspace)
+func runnable(codes []*deployment, spec config.Spec, w store.Workspace) error {
+	if len(codes) == 0 {
+		return noCode(w)
 	}
 	parameters, err := spec.Example()
 	if err != nil {
 		return err
 	}
 	request := plan.Request{Pipeline: spec.Pipeline, Parameters: parameters, Undivided: true}
-	if _, err = code.planner.Plan(request); err != nil {
-		return err
+	for i, code := range codes {
+		if code == nil {
+			return noCode(w)
+		}
+		if _, err = code.planner.Plan(request); err == nil {
+			err = spec.CheckPartitions(code.planner.SchemesOf(request))
+		}
+		if err != nil {
+			if f, ok := fault.As(err); ok && i > 0 {
+				f.Message += " (in the other release of channel " + w.Channel + ", which is being rolled)"
+			}
+			return err
+		}
 	}
-	return spec.CheckPartitions(code.planner.SchemesOf(request))
+	return nil
 }
 
 // ChangeConfig requests a change of one config.

@@ -225,7 +225,7 @@ func (e *Engine) ResumeAsset(ctx context.Context, p AssetPause) (changed bool, e
 func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
 	fn func(ctx context.Context, tx *store.Tx, w store.Workspace, now time.Time) (event.Body, error),
 ) error {
-	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	return e.engineWithCode(ctx, func(ctx context.Context, tx *store.Tx) error {
 		w, err := tx.LockWorkspace(ctx, p.Tenant, p.Workspace)
 		if err != nil {
 			return err
@@ -251,10 +251,17 @@ func (e *Engine) changeWorkspace(ctx context.Context, p AssetPause,
 // hasAsset refuses an asset that the active deployment does not have: a misspelt key would pause nothing
 // without an error.
 func (e *Engine) hasAsset(ctx context.Context, tx *store.Tx, w store.Workspace, key string) error {
-	if w.Active == nil {
-		return noDeployment(w.Name)
+	if w.Channel != "" {
+		found, err := tx.Workspaces(ctx, []store.WorkspaceName{{Tenant: w.Tenant, Name: w.Name}})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		w = found[0]
 	}
-	found, err := e.deploymentsOf(ctx, tx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *w.Active}})
+	if w.Active == nil {
+		return noCode(w)
+	}
+	found, err := e.deploymentsOf(ctx, []store.DeploymentKey{{Tenant: w.Tenant, Deployment: *w.Active}})
 	if err != nil {
 		return err
 	}

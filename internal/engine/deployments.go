@@ -2,14 +2,12 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
-	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/store"
@@ -36,9 +34,13 @@ func (e *Engine) CreateTenant(ctx context.Context, name string, meta event.Meta)
 		if err := tx.InsertWorkspace(ctx, w, now); err != nil {
 			return err
 		}
-		return tx.AppendEntityEvents(ctx,
+		err = tx.AppendEntityEvents(ctx,
 			event.Event{Tenant: created, Subject: created.UUID, Version: 1, At: now, Meta: meta, Body: tenant.Created{Name: name, Quotas: &quotas}},
 			event.Event{Tenant: created, Subject: w.ID.UUID, Version: 1, At: now, Meta: meta, Body: tenant.WorkspaceCreated{Name: w.Name}})
+		if err != nil {
+			return err
+		}
+		return followDefault(ctx, tx, w, now, meta)
 	})
 	if err != nil {
 		return id.Tenant{}, err
@@ -105,6 +107,9 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 		if err != nil {
 			return err
 		}
+		if err := followsChannel(w); err != nil {
+			return err
+		}
 		if err := refuseManifest(ctx, tx, store.WorkspaceName{Tenant: owner, Name: workspace}, parsed); err != nil {
 			return err
 		}
@@ -130,6 +135,38 @@ func (e *Engine) Deploy(ctx context.Context, owner id.Tenant, workspace string, 
 	return deployed, nil
 }
 
+// ActivateDeployment makes an earlier deployment of a workspace the active one. Runs in flight keep theirs.
+func (e *Engine) ActivateDeployment(ctx context.Context, owner id.Tenant, workspace string, of id.Deployment, meta event.Meta) error {
+	manifest, _, err := e.Code(ctx, store.DeploymentKey{Tenant: owner, Deployment: of})
+	if err != nil {
+		return err
+	}
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		w, err := tx.LockWorkspace(ctx, owner, workspace)
+		if err != nil {
+			return err
+		}
+		if err := followsChannel(w); err != nil {
+			return err
+		}
+		found, err := tx.Deployments(ctx, []store.DeploymentKey{{Tenant: owner, Deployment: of}})
+		if err != nil {
+			return err
+		}
+		if len(found) != 1 || found[0].Workspace != w.ID {
+			return fault.New(fault.NotFound, "no deployment "+of.String()+" in workspace "+workspace, fault.Field("deployment"), fault.Remedy("list them: servo deployments list"))
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		if err := refuseManifest(ctx, tx, store.WorkspaceName{Tenant: owner, Name: workspace}, manifest); err != nil {
+			return err
+		}
+		return activate(ctx, tx, w, of, now, meta)
+	})
+}
+
 func activate(ctx context.Context, tx *store.Tx, w store.Workspace, deployment id.Deployment, now time.Time, meta event.Meta) error {
 	if w.Active != nil && *w.Active == deployment {
 		return nil
@@ -141,101 +178,6 @@ func activate(ctx context.Context, tx *store.Tx, w store.Workspace, deployment i
 	return tx.AppendEntityEvents(ctx, event.Event{
 		Tenant: w.Tenant, Subject: w.ID.UUID, Version: w.Version, At: now, Meta: meta, Body: tenant.DeploymentActivated{Deployment: deployment},
 	})
-}
-
-// deployment is a manifest with its planner.
-type deployment struct {
-	*asset.Manifest
-
-	planner *plan.Planner
-	locks   map[string]*asset.LockKey // by pipeline
-}
-
-func (d *deployment) keys() []string {
-	keys := make([]string, len(d.Assets))
-	for i, a := range d.Assets {
-		keys[i] = a.Key
-	}
-	return keys
-}
-
-// deployments caches recently used deployments. They never change, so no entry is stale.
-type deployments struct {
-	mu     sync.Mutex
-	latest map[id.Deployment]*deployment
-}
-
-// maxDeployments bounds the cache. A full cache is emptied: simple, and rare enough.
-const maxDeployments = 1000
-
-func newDeployments() *deployments { return &deployments{latest: map[id.Deployment]*deployment{}} }
-
-func (c *deployments) get(d id.Deployment) (*deployment, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found, ok := c.latest[d]
-	return found, ok
-}
-
-func (c *deployments) put(d id.Deployment, used *deployment) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.latest) >= maxDeployments {
-		clear(c.latest)
-	}
-	c.latest[d] = used
-}
-
-// deploymentsOf returns deployments by id and reads in tx those that are not cached. One that cannot be
-// read is nil: it cannot be planned, but its tasks can end, and those of others do not wait for it.
-func (e *Engine) deploymentsOf(ctx context.Context, tx *store.Tx, keys []store.DeploymentKey) (map[id.Deployment]*deployment, error) {
-	found := make(map[id.Deployment]*deployment, len(keys))
-	var missing []store.DeploymentKey
-	for _, k := range keys {
-		if _, seen := found[k.Deployment]; seen {
-			continue
-		}
-		known, ok := e.deployments.get(k.Deployment)
-		if !ok {
-			missing = append(missing, k)
-		}
-		found[k.Deployment] = known
-	}
-	if len(missing) == 0 {
-		return found, nil
-	}
-	rows, err := tx.Deployments(ctx, missing)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range rows {
-		used, err := readDeployment(d)
-		if err != nil {
-			e.log.Error("a deployment cannot be read", "tenant", d.Tenant, "deployment", d.ID, "error", err)
-			continue
-		}
-		found[d.ID] = used
-		e.deployments.put(d.ID, used)
-	}
-	return found, nil
-}
-
-func readDeployment(d store.Deployment) (*deployment, error) {
-	manifest, err := asset.Parse(d.Manifest, "manifest.json")
-	if err != nil {
-		return nil, err
-	}
-	planner, err := plan.NewPlanner(manifest)
-	if err != nil {
-		return nil, err
-	}
-	locks := make(map[string]*asset.LockKey, len(manifest.Pipelines))
-	for _, p := range manifest.Pipelines {
-		if locks[p.Name], err = asset.NewLockKey(p); err != nil {
-			return nil, err
-		}
-	}
-	return &deployment{Manifest: manifest, planner: planner, locks: locks}, nil
 }
 
 // policyFor resolves the retry policy of a failure: the run's own (from its config) above
@@ -259,9 +201,4 @@ func policyOf(r asset.Retry) run.RetryPolicy {
 		MaxAttempts: r.MaxAttempts, MaxDeaths: r.MaxDeaths, InitialDelay: r.InitialDelay.Std(), MaxDelay: r.MaxDelay.Std(), Multiplier: r.Multiplier,
 		Jitter: r.Jitter, RetryOn: r.RetryOn, NoRetryOn: r.NoRetryOn, TimeoutGrowth: r.TimeoutGrowth,
 	}
-}
-
-func noDeployment(workspace string) error {
-	return fault.New(fault.Conflict, "workspace "+workspace+" has no active deployment", fault.Field("workspace"),
-		fault.Remedy("deploy a manifest first: servo deploy"))
 }

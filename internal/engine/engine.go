@@ -127,6 +127,11 @@ func (e *Engine) Stop() {
 // commit. After a transient error of the database before the commit, fn runs again in a new transaction,
 // so it must set its results again. The lanes repeat their batches themselves (see store.Once).
 func (e *Engine) transact(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
+	return e.withCode(ctx, func(ctx context.Context) error { return e.transactOnce(ctx, fn) })
+}
+
+// transactOnce is transact with the code that is cached.
+func (e *Engine) transactOnce(ctx context.Context, fn func(ctx context.Context, tx *store.Tx, w *working) error) error {
 	var (
 		w *working
 		h *handoff

@@ -66,7 +66,7 @@ func (e *Engine) SendEvent(ctx context.Context, r SendEvent) (sent SentEvent, er
 	if r.Parameters, err = canon.Exact(r.Parameters); err != nil {
 		return sent, fault.New(fault.InvalidArgument, err.Error(), fault.Field("parameters"), fault.Remedy("send plain JSON"))
 	}
-	err = e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = e.engineWithCode(ctx, func(ctx context.Context, tx *store.Tx) error {
 		workspaces, err := tx.Workspaces(ctx, []store.WorkspaceName{{Tenant: r.Tenant, Name: r.Workspace}})
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (e *Engine) someCanRun(ctx context.Context, tx *store.Tx, w store.Workspace
 	if string(r.Parameters) == `{}` {
 		return nil
 	}
-	code, err := e.activeCode(ctx, tx, w)
+	code, err := e.activeCode(ctx, w)
 	if err != nil || code == nil {
 		return err // nothing is deployed: each run will fail with that
 	}

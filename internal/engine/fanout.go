@@ -88,7 +88,7 @@ func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, pare
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("the run would have %d tasks, the limit is %d", total, MaxFanOut),
 			fault.Field("tasks"), fault.Remedy("make larger partitions"), fault.Value("limit", MaxFanOut), fault.Value("current", parent.Total))
 	}
-	found, err := e.deploymentsOf(ctx, tx, []store.DeploymentKey{{Tenant: parent.Tenant, Deployment: parent.Deployment}})
+	found, err := e.deploymentsOf(ctx, []store.DeploymentKey{{Tenant: parent.Tenant, Deployment: parent.Deployment}})
 	if err != nil {
 		return nil, err
 	}

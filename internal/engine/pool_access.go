@@ -109,6 +109,13 @@ func refuseManifest(ctx context.Context, tx *store.Tx, w store.WorkspaceName, m 
 // CheckManifest refuses what Deploy would refuse because of the pools that the manifest names.
 func (e *Engine) CheckManifest(ctx context.Context, owner id.Tenant, workspace string, m *asset.Manifest) error {
 	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		w, err := tx.LockWorkspace(ctx, owner, workspace)
+		if err != nil {
+			return err
+		}
+		if err := followsChannel(w); err != nil {
+			return err
+		}
 		return refuseManifest(ctx, tx, store.WorkspaceName{Tenant: owner, Name: workspace}, m)
 	})
 }

@@ -214,7 +214,7 @@ func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 		due   []store.DueRun
 		codes map[id.Deployment]*deployment
 	)
-	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err := e.engineWithCode(ctx, func(ctx context.Context, tx *store.Tx) error {
 		now, err := tx.Clock(ctx)
 		if err != nil {
 			return err
@@ -226,7 +226,7 @@ func (e *Engine) ExpireRuns(ctx context.Context, most int) (int, error) {
 		for i, d := range due {
 			keys[i] = store.DeploymentKey{Tenant: d.Tenant, Deployment: d.Deployment}
 		}
-		codes, err = e.deploymentsOf(ctx, tx, keys)
+		codes, err = e.deploymentsOf(ctx, keys)
 		return err
 	})
 	if err != nil || len(due) == 0 {

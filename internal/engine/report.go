@@ -307,7 +307,7 @@ func (e *Engine) policies(ctx context.Context, tx *store.Tx, w *working, keys []
 			used = append(used, store.DeploymentKey{Tenant: k.Tenant, Deployment: r.run.Deployment})
 		}
 	}
-	p.deployments, err = e.deploymentsOf(ctx, tx, used)
+	p.deployments, err = e.deploymentsOf(ctx, used)
 	return p, err
 }
 

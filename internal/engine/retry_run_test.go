@@ -292,15 +292,15 @@ func TestRetryRunOfFixedCode(t *testing.T) {
 	key := b.trigger(t, "diamond")
 	b.drain(t, failing("d/b"))
 	b.deploy(t, strings.Replace(manifestText, "{key: d/b, exec: {command: [run]}", "{key: d/b, exec: {command: [run, mended]}", 1))
-	active, err := b.db.ActiveDeployment(t.Context(), b.tenant, "default")
+	active, err := b.db.ActiveCode(t.Context(), b.tenant, "default")
 	require.NoError(t, err)
 	parent, err := b.db.GetRun(t.Context(), key)
 	require.NoError(t, err)
-	require.NotEqual(t, parent.Deployment, active.ID)
+	require.NotEqual(t, parent.Deployment, active)
 
 	child, err := b.db.GetRun(t.Context(), b.retry(t, key, engine.RetryFailed))
 	require.NoError(t, err)
-	require.Equal(t, active.ID, child.Deployment, "people mend the code, deploy it and retry")
+	require.Equal(t, active, child.Deployment, "people mend the code, deploy it and retry")
 	verifytest.Clean(t, b.db)
 }
 

@@ -189,6 +189,9 @@ func (w *working) total() {
 			d := of(r.run)
 			d.Add(endOf(r.run))
 			d.Delay = max(d.Delay, delayOf(r.run))
+			if r.run.Released && r.run.State != run.RunCancelled {
+				w.changes.Released = append(w.changes.Released, r.run)
+			}
 		}
 	}
 	for _, b := range w.breaches {

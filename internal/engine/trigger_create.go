@@ -105,7 +105,7 @@ func (w *working) create(t *allowedTrigger) error {
 	w.runs[t.run] = created
 	startBy, startLimit := t.startBy(w.now)
 	err = w.recordRun(created, run.RunCreated{
-		Workspace: t.workspace, Deployment: t.deployment, Pipeline: t.Pipeline, Parameters: t.plan.Parameters, Priority: t.priority,
+		Workspace: t.workspace, Deployment: t.deployment, Released: t.released, Pipeline: t.Pipeline, Parameters: t.plan.Parameters, Priority: t.priority,
 		TriggerType: t.triggerType, TriggeredBy: t.TriggeredBy, Note: t.Note, Parent: t.Parent, Fingerprint: t.plan.Fingerprint, Retry: t.Retry,
 		Started: !t.pending, Limit: t.limit, Lock: t.lock, Behind: t.waits, Turn: t.turn, Config: t.config(), Slot: t.slot(), Window: t.window(), Tasks: first,
 		Labels: t.labels(), StartBy: startBy, StartLimit: startLimit,

@@ -26,6 +26,7 @@ type triggerDraft struct {
 	workspace   id.Workspace
 	tenantName  string
 	deployment  id.Deployment
+	released    bool // the deployment is a release
 	code        *deployment
 	quotas      store.RunQuotas // at the time of planning
 	plan        plan.Plan
@@ -107,7 +108,7 @@ func (e *Engine) workspacesOf(ctx context.Context, tx *store.Tx, cmds []*trigger
 			keys = append(keys, store.DeploymentKey{Tenant: w.Tenant, Deployment: *w.Active})
 		}
 	}
-	codes, err := e.deploymentsOf(ctx, tx, keys)
+	codes, err := e.deploymentsOf(ctx, keys)
 	return workspaces, codes, err
 }
 
@@ -125,12 +126,12 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 	case !found:
 		return d, fault.New(fault.NotFound, "no workspace "+t.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
 	case w.Active == nil:
-		return d, noDeployment(t.Workspace)
+		return d, noCode(w)
 	case codes[*w.Active] == nil:
 		return d, fmt.Errorf("deployment %s cannot be read", *w.Active)
 	}
 	d = triggerDraft{
-		triggerCommand: t, workspace: w.ID, tenantName: w.TenantName, deployment: *w.Active, code: codes[*w.Active], quotas: w.Quotas,
+		triggerCommand: t, workspace: w.ID, tenantName: w.TenantName, deployment: *w.Active, released: w.Channel != "", code: codes[*w.Active], quotas: w.Quotas,
 		priority: t.Priority, triggerType: t.TriggerType,
 	}
 	if err := t.validate(); err != nil {

@@ -122,7 +122,7 @@ type inquiry struct {
 // WhyTask explains why a task has not run yet, with the predicates of the loops that would move it.
 func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 	q := &inquiry{Engine: e}
-	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+	err := e.explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
 		*q = inquiry{Engine: e}
 		var err error
 		if q.run, err = tx.Run(ctx, store.RunKey{Tenant: key.Tenant, Run: key.Run}); err != nil {
@@ -141,7 +141,7 @@ func (e *Engine) WhyTask(ctx context.Context, key store.TaskKey) (Why, error) {
 // WhyRun explains why a run has not started, or how far it is.
 func (e *Engine) WhyRun(ctx context.Context, key store.RunKey) (Why, error) {
 	q := &inquiry{Engine: e}
-	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+	err := e.explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
 		*q = inquiry{Engine: e}
 		var err error
 		if q.run, err = tx.Run(ctx, key); err != nil {
@@ -365,7 +365,7 @@ func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 // needs is the capability that the task's worker must have; "" if its deployment is gone.
 func (q *inquiry) needs(ctx context.Context, tx *store.Tx) (string, error) {
 	key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
-	found, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+	found, err := q.deploymentsOf(ctx, []store.DeploymentKey{key})
 	if err != nil || found[key.Deployment] == nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 // blocker its slot fires next.
 func (e *Engine) WhyConfig(ctx context.Context, key store.ConfigKey) (Why, error) {
 	q := &configInquiry{inquiry: inquiry{Engine: e}}
-	err := e.store.Explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
+	err := e.explain(ctx, key.Tenant, func(ctx context.Context, tx *store.Tx) error {
 		q.inquiry = inquiry{Engine: e}
 		found, err := tx.Config(ctx, key)
 		if err != nil {

@@ -159,7 +159,7 @@ func (q *inquiry) retrying(ctx context.Context, tx *store.Tx) error {
 	if t.Failure != nil {
 		values["failure"] = t.Failure.Code
 		key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
-		codes, err := q.deploymentsOf(ctx, tx, []store.DeploymentKey{key})
+		codes, err := q.deploymentsOf(ctx, []store.DeploymentKey{key})
 		if err != nil {
 			return err
 		}

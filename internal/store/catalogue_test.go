@@ -22,7 +22,7 @@ var rules = []struct {
 		"a table without tenant_id is in the list of those that need none", `
 		SELECT name FROM tables
 		WHERE  NOT has_tenant AND name NOT IN ('tenants', 'duties', 'duty_renewals', 'migrations', 'migration_checksums',
-			'feed_epochs', 'platform_events', 'pool_clocks', 'pools', 'workers', 'capability_sets', 'servers', 'signing_keys', 'switches', 'installation_secrets')`,
+			'feed_epochs', 'platform_events', 'pool_clocks', 'pools', 'workers', 'capability_sets', 'servers', 'signing_keys', 'switches', 'installation_secrets', 'manifests', 'releases', 'release_channels')`,
 	},
 	{
 		"a tenant table has row-level security, enabled and forced", `

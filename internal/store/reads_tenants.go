@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/store/internal/db"
 )
@@ -38,10 +37,20 @@ func (s *Store) ListDeployments(ctx context.Context, tenant id.Tenant, workspace
 	})
 }
 
-// GetDeployment reads a deployment with its manifest.
+// GetDeployment reads a deployment with its manifest: the deployment as its tenant, then the manifest by
+// its digest.
 func (s *Store) GetDeployment(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (DeploymentView, error) {
 	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) (DeploymentView, error) {
-		return tx.getDeployment(ctx, tenant, deployment.UUID)
+		view, err := tx.getDeployment(ctx, tenant, deployment.UUID)
+		if err != nil {
+			return view, err
+		}
+		if err := tx.q.EnterEngine(ctx); err != nil {
+			return view, err
+		}
+		found, err := tx.Manifests(ctx, []string{view.Digest})
+		view.Manifest = found[view.Digest]
+		return view, err
 	})
 }
 
@@ -56,28 +65,10 @@ func (tx *Tx) getDeployment(ctx context.Context, tenant id.Tenant, deployment uu
 func deploymentView(tenant id.Tenant, r db.GetDeploymentRow) DeploymentView {
 	return DeploymentView{
 		Deployment: Deployment{
-			Tenant: tenant, ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID), Digest: r.Digest, Manifest: r.Manifest,
+			Tenant: tenant, ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID), Digest: r.Digest,
 		},
 		WorkspaceName: r.Workspace, CreatedAt: r.CreatedAt, Active: r.Active,
 	}
-}
-
-// ActiveDeployment reads the deployment that new runs of a workspace use, with its manifest.
-func (s *Store) ActiveDeployment(ctx context.Context, tenant id.Tenant, workspace string) (DeploymentView, error) {
-	var found DeploymentView
-	err := s.Tenant(ctx, tenant.String(), func(ctx context.Context, tx *Tx) error {
-		w, err := tx.q.GetWorkspace(ctx, db.GetWorkspaceParams{TenantID: tenant.UUID, Name: workspace})
-		if err != nil {
-			return notFound(err, "workspace", workspace)
-		}
-		if w.ActiveDeploymentID == nil {
-			return fault.New(fault.NotFound, "workspace "+workspace+" has no active deployment", fault.Field("workspace"),
-				fault.Remedy("deploy a manifest first: servo deploy"))
-		}
-		found, err = tx.getDeployment(ctx, tenant, *w.ActiveDeploymentID)
-		return err
-	})
-	return found, err
 }
 
 // WorkspaceView is a workspace with its time of creation.
@@ -90,12 +81,13 @@ type WorkspaceView struct {
 // maxWorkspaces bounds the list of a tenant's workspaces, which has no pages.
 const maxWorkspaces = 1000
 
-// ListWorkspaces reads the workspaces of a tenant by name.
+// ListWorkspaces reads the workspaces of a tenant by name, with the releases of the channels that they
+// follow.
 func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]WorkspaceView, error) {
 	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) ([]WorkspaceView, error) {
-		return list(func(r db.ListWorkspacesRow) WorkspaceView {
+		found, err := list(func(r db.ListWorkspacesRow) WorkspaceView {
 			w := WorkspaceView{
-				Workspace: Workspace{Tenant: tenant, ID: id.Of[id.Workspace](r.ID), Name: r.Name, Version: r.Version}, CreatedAt: r.CreatedAt,
+				Workspace: Workspace{Tenant: tenant, ID: id.Of[id.Workspace](r.ID), Name: r.Name, Version: r.Version, Channel: r.Channel}, CreatedAt: r.CreatedAt,
 			}
 			if r.ActiveDeploymentID != nil {
 				active := id.Of[id.Deployment](*r.ActiveDeploymentID)
@@ -103,6 +95,17 @@ func (s *Store) ListWorkspaces(ctx context.Context, tenant id.Tenant) ([]Workspa
 			}
 			return w
 		})(tx.q.ListWorkspaces(ctx, db.ListWorkspacesParams{TenantID: tenant.UUID, Most: maxWorkspaces}))
+		if err != nil {
+			return nil, err
+		}
+		workspaces := column(found, func(w WorkspaceView) Workspace { return w.Workspace })
+		if err := tx.followAsTenant(ctx, tenant, workspaces); err != nil {
+			return nil, err
+		}
+		for i := range found {
+			found[i].Workspace = workspaces[i]
+		}
+		return found, nil
 	})
 }
 
@@ -116,6 +119,6 @@ func (tx *Tx) TenantName(ctx context.Context, tenant id.Tenant) (string, error) 
 func (s *Store) GetTenant(ctx context.Context, tenant id.Tenant) (TenantView, error) {
 	return read(ctx, s.tenant(tenant), func(ctx context.Context, tx *Tx) (TenantView, error) {
 		row, err := tx.q.GetTenant(ctx, tenant.UUID)
-		return TenantView{ID: id.Of[id.Tenant](row.ID), Name: row.Name, CreatedAt: row.CreatedAt}, notFound(err, "tenant", tenant.String())
+		return TenantView{ID: id.Of[id.Tenant](row.ID), Name: row.Name, CreatedAt: row.CreatedAt, Labels: labelsOf(row.Labels)}, notFound(err, "tenant", tenant.String())
 	})
 }

@@ -53,17 +53,17 @@ func TestDeployments(t *testing.T) {
 		t.Parallel()
 		want := store.DeploymentView{Deployment: a.deployment, WorkspaceName: "default", CreatedAt: first, Active: true}
 		require.Equal(t, want, must(w.GetDeployment(t.Context(), a.tenant, a.deployment.ID))(t))
-		require.Equal(t, want, must(w.ActiveDeployment(t.Context(), a.tenant, "default"))(t))
+		require.Equal(t, want.ID, must(w.ActiveCode(t.Context(), a.tenant, "default"))(t))
 		_, err := w.GetDeployment(t.Context(), a.tenant, other.deployment.ID)
 		require.True(t, fault.Is(err, fault.NotFound), err)
 	})
 
 	t.Run("a workspace without a deployment is reported", func(t *testing.T) {
 		t.Parallel()
-		_, err := w.ActiveDeployment(t.Context(), a.tenant, "staging")
+		_, err := w.ActiveCode(t.Context(), a.tenant, "staging")
 		require.True(t, fault.Is(err, fault.NotFound), err)
 		require.ErrorContains(t, err, "deploy a manifest first")
-		_, err = w.ActiveDeployment(t.Context(), a.tenant, "nowhere")
+		_, err = w.ActiveCode(t.Context(), a.tenant, "nowhere")
 		require.True(t, fault.Is(err, fault.NotFound), err)
 		require.ErrorContains(t, err, "no workspace nowhere")
 	})

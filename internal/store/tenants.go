@@ -23,8 +23,13 @@ type Workspace struct {
 	ID      id.Workspace
 	Name    string
 	Version int32
+	// Active is the deployment of new runs. Workspaces returns that of a followed channel: a release.
 	Active  *id.Deployment
-	Quotas  RunQuotas // of its tenant, read for triggers only
+	Channel string // that it follows; "" for its own deployments
+	// Other is the other release of a channel that is being rolled; read for triggers only.
+	Other  *id.Deployment
+	Labels map[string]string // of its tenant, read for triggers only
+	Quotas RunQuotas         // of its tenant, read for triggers only
 	// TenantName is read for triggers only.
 	TenantName string
 }
@@ -35,7 +40,7 @@ type Deployment struct {
 	ID        id.Deployment
 	Workspace id.Workspace
 	Digest    string
-	Manifest  json.RawMessage
+	Manifest  json.RawMessage // canonical; stored once for all deployments with this digest
 }
 
 // InsertTenant writes a new tenant.
@@ -60,8 +65,11 @@ func (tx *Tx) InsertWorkspace(ctx context.Context, w Workspace, now time.Time) e
 
 // InsertDeployment writes a deployment, or finds the one with the same digest.
 func (tx *Tx) InsertDeployment(ctx context.Context, d Deployment, now time.Time) (found id.Deployment, isNew bool, err error) {
+	if err := tx.StoreManifest(ctx, d.Digest, d.Manifest); err != nil {
+		return d.ID, false, err
+	}
 	n, err := tx.q.InsertDeployment(ctx, db.InsertDeploymentParams{
-		TenantID: d.Tenant.UUID, ID: d.ID.UUID, WorkspaceID: d.Workspace.UUID, Digest: d.Digest, Manifest: string(d.Manifest), Version: 1, Now: now,
+		TenantID: d.Tenant.UUID, ID: d.ID.UUID, WorkspaceID: d.Workspace.UUID, Digest: d.Digest, Version: 1, Now: now,
 	})
 	if err != nil || n == 1 {
 		return d.ID, n == 1, err
@@ -77,7 +85,7 @@ func (tx *Tx) LockWorkspace(ctx context.Context, tenant id.Tenant, name string) 
 		return Workspace{}, notFound(err, "workspace", name)
 	}
 	w := row
-	out := Workspace{Tenant: tenant, ID: id.Of[id.Workspace](w.ID), Name: w.Name, Version: w.Version}
+	out := Workspace{Tenant: tenant, ID: id.Of[id.Workspace](w.ID), Name: w.Name, Version: w.Version, Channel: w.Channel}
 	if w.ActiveDeploymentID != nil {
 		active := id.Of[id.Deployment](*w.ActiveDeploymentID)
 		out.Active = &active
@@ -116,12 +124,14 @@ type WorkspaceName struct {
 	Name   string
 }
 
-// Workspaces reads workspaces by name, with the quotas of their tenants.
+// Workspaces reads workspaces by name, with the quotas of their tenants, and the releases of the channels
+// that they follow.
 func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspace, error) {
-	return list(func(r db.ActiveDeploymentsRow) Workspace {
+	found, err := list(func(r db.ActiveDeploymentsRow) Workspace {
 		w := Workspace{
 			Tenant: id.Of[id.Tenant](r.TenantID), TenantName: r.Tenant, ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
-			Quotas: runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
+			Quotas:  runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
+			Channel: r.Channel, Labels: labelsOf(r.Labels),
 		}
 		if r.ActiveDeploymentID != nil {
 			active := id.Of[id.Deployment](*r.ActiveDeploymentID)
@@ -132,6 +142,10 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 		TenantIds: column(names, func(n WorkspaceName) uuid.UUID { return n.Tenant.UUID }),
 		Names:     column(names, func(n WorkspaceName) string { return n.Name }),
 	}))
+	if err != nil {
+		return nil, err
+	}
+	return found, tx.ResolveChannels(ctx, found)
 }
 
 // DeploymentKey identifies a deployment.
@@ -140,12 +154,12 @@ type DeploymentKey struct {
 	Deployment id.Deployment
 }
 
-// Deployments reads deployments with their manifests.
+// Deployments reads deployments without their manifests.
 func (tx *Tx) Deployments(ctx context.Context, keys []DeploymentKey) ([]Deployment, error) {
 	return list(func(r db.DeploymentsRow) Deployment {
 		return Deployment{
 			Tenant: id.Of[id.Tenant](r.TenantID), ID: id.Of[id.Deployment](r.ID), Workspace: id.Of[id.Workspace](r.WorkspaceID),
-			Digest: r.Digest, Manifest: r.Manifest,
+			Digest: r.Digest,
 		}
 	})(tx.q.Deployments(ctx, db.DeploymentsParams{
 		TenantIds: column(keys, func(k DeploymentKey) uuid.UUID { return k.Tenant.UUID }),
@@ -166,13 +180,14 @@ type TenantView struct {
 	ID        id.Tenant
 	Name      string
 	CreatedAt time.Time
+	Labels    map[string]string
 }
 
 // ListTenants reads tenants by name, after a name.
 func (s *Store) ListTenants(ctx context.Context, after string, most int) ([]TenantView, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]TenantView, error) {
 		return list(func(r db.ListTenantsRow) TenantView {
-			return TenantView{ID: id.Of[id.Tenant](r.ID), Name: r.Name, CreatedAt: r.CreatedAt}
+			return TenantView{ID: id.Of[id.Tenant](r.ID), Name: r.Name, CreatedAt: r.CreatedAt, Labels: labelsOf(r.Labels)}
 		})(tx.q.ListTenants(ctx, db.ListTenantsParams{After: after, Most: int32(most)})) //nolint:gosec // a page size
 	})
 }

@@ -37,6 +37,7 @@ type Changes struct {
 	Results     []ConfigResult // results of ended runs for their configs
 	Looked      []run.Run      // runs whose start needs no other check
 	Deltas      []RunDelta     // additions to the totals by ended runs and breaches
+	Released    []run.Run      // released runs that have ended, for the totals of their releases
 }
 
 // NewTask is a task that a run creates.
@@ -62,7 +63,7 @@ type Move struct {
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
-		tx.lookedLate, tx.insertRunDeltas,
+		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -113,6 +114,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			StartLimits:  column(rows, func(r run.Run) int32 { return r.StartLimit }),
 			Lates:        column(rows, isLate),
 			Windows:      windows,
+			Releaseds:    column(rows, func(r run.Run) bool { return r.Released }),
 		})
 	})
 }

@@ -88,8 +88,10 @@ type Deployment struct {
 	// Whether new runs of the workspace use it.
 	Active    bool                   `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Not set in lists.
-	Manifest      *structpb.Struct `protobuf:"bytes,6,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// Not set in lists, nor if it is larger than 1 MiB: see manifest_gzip.
+	Manifest *structpb.Struct `protobuf:"bytes,6,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// The manifest as JSON, compressed by gzip, if it is larger than 1 MiB.
+	ManifestGzip  []byte `protobuf:"bytes,7,opt,name=manifest_gzip,json=manifestGzip,proto3" json:"manifest_gzip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,16 +168,25 @@ func (x *Deployment) GetManifest() *structpb.Struct {
 	return nil
 }
 
+func (x *Deployment) GetManifestGzip() []byte {
+	if x != nil {
+		return x.ManifestGzip
+	}
+	return nil
+}
+
 // DeployRequest has a manifest.
 type DeployRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Defaults to "default".
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The manifest as JSON; at most 1 MiB.
+	// The manifest as JSON; at most 1 MiB. Either this or manifest_gzip is required.
 	Manifest *structpb.Struct `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
 	// Validate the manifest and return the changes without applying them.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// A larger manifest as JSON, compressed by gzip: at most 3 MiB, and 16 MiB uncompressed.
+	ManifestGzip  []byte `protobuf:"bytes,5,opt,name=manifest_gzip,json=manifestGzip,proto3" json:"manifest_gzip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +247,13 @@ func (x *DeployRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *DeployRequest) GetManifestGzip() []byte {
+	if x != nil {
+		return x.ManifestGzip
+	}
+	return nil
 }
 
 // DeployResponse has the changes of a deployment.
@@ -703,11 +721,314 @@ func (x *ListDeploymentsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ActivateDeploymentRequest names a deployment.
+type ActivateDeploymentRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Tenant     string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Deployment string                 `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// Return the changes without applying them.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivateDeploymentRequest) Reset() {
+	*x = ActivateDeploymentRequest{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateDeploymentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateDeploymentRequest) ProtoMessage() {}
+
+func (x *ActivateDeploymentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateDeploymentRequest.ProtoReflect.Descriptor instead.
+func (*ActivateDeploymentRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ActivateDeploymentRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ActivateDeploymentRequest) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *ActivateDeploymentRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// ActivateDeploymentResponse has the changes to the deployment that was active before.
+type ActivateDeploymentResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Deployment *Deployment            `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Changes    []*DeploymentChange    `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Active configs of the workspace whose pipeline is not in the manifest. At most 100, by name.
+	OrphanedConfigs []*OrphanedConfig `protobuf:"bytes,3,rep,name=orphaned_configs,json=orphanedConfigs,proto3" json:"orphaned_configs,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ActivateDeploymentResponse) Reset() {
+	*x = ActivateDeploymentResponse{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivateDeploymentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivateDeploymentResponse) ProtoMessage() {}
+
+func (x *ActivateDeploymentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivateDeploymentResponse.ProtoReflect.Descriptor instead.
+func (*ActivateDeploymentResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ActivateDeploymentResponse) GetDeployment() *Deployment {
+	if x != nil {
+		return x.Deployment
+	}
+	return nil
+}
+
+func (x *ActivateDeploymentResponse) GetChanges() []*DeploymentChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ActivateDeploymentResponse) GetOrphanedConfigs() []*OrphanedConfig {
+	if x != nil {
+		return x.OrphanedConfigs
+	}
+	return nil
+}
+
+// CopyDeploymentRequest names a deployment and a workspace.
+type CopyDeploymentRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Tenant     string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Deployment string                 `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// The workspace that receives it.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Return the changes without applying them.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyDeploymentRequest) Reset() {
+	*x = CopyDeploymentRequest{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyDeploymentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyDeploymentRequest) ProtoMessage() {}
+
+func (x *CopyDeploymentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyDeploymentRequest.ProtoReflect.Descriptor instead.
+func (*CopyDeploymentRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CopyDeploymentRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *CopyDeploymentRequest) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *CopyDeploymentRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *CopyDeploymentRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// DiffDeploymentsRequest names two deployments.
+type DiffDeploymentsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The deployment before.
+	Deployment string `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// The deployment after.
+	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffDeploymentsRequest) Reset() {
+	*x = DiffDeploymentsRequest{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffDeploymentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffDeploymentsRequest) ProtoMessage() {}
+
+func (x *DiffDeploymentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffDeploymentsRequest.ProtoReflect.Descriptor instead.
+func (*DiffDeploymentsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DiffDeploymentsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DiffDeploymentsRequest) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *DiffDeploymentsRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+// DiffDeploymentsResponse lists changes.
+type DiffDeploymentsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*DeploymentChange    `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffDeploymentsResponse) Reset() {
+	*x = DiffDeploymentsResponse{}
+	mi := &file_servo_v1_deployments_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffDeploymentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffDeploymentsResponse) ProtoMessage() {}
+
+func (x *DiffDeploymentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_deployments_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffDeploymentsResponse.ProtoReflect.Descriptor instead.
+func (*DiffDeploymentsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_deployments_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DiffDeploymentsResponse) GetChanges() []*DeploymentChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 var File_servo_v1_deployments_proto protoreflect.FileDescriptor
 
 const file_servo_v1_deployments_proto_rawDesc = "" +
 	"\n" +
-	"\x1aservo/v1/deployments.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x01\n" +
+	"\x1aservo/v1/deployments.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
 	"\n" +
 	"Deployment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
@@ -716,12 +1037,15 @@ const file_servo_v1_deployments_proto_rawDesc = "" +
 	"\x06active\x18\x04 \x01(\bR\x06active\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x123\n" +
-	"\bmanifest\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmanifest\"\xaf\x01\n" +
+	"\bmanifest\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmanifest\x12#\n" +
+	"\rmanifest_gzip\x18\a \x01(\fR\fmanifestGzip\"\xd8\x01\n" +
 	"\rDeployRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
-	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12;\n" +
-	"\bmanifest\x18\x03 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\bmanifest\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xa1\x02\n" +
+	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x123\n" +
+	"\bmanifest\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmanifest\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12/\n" +
+	"\rmanifest_gzip\x18\x05 \x01(\fB\n" +
+	"\xbaH\az\x05\x18\x80\x80\xc0\x01R\fmanifestGzip\"\xa1\x02\n" +
 	"\x0eDeployResponse\x124\n" +
 	"\n" +
 	"deployment\x18\x01 \x01(\v2\x14.servo.v1.DeploymentR\n" +
@@ -762,10 +1086,40 @@ const file_servo_v1_deployments_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"y\n" +
 	"\x17ListDeploymentsResponse\x126\n" +
 	"\vdeployments\x18\x01 \x03(\v2\x14.servo.v1.DeploymentR\vdeployments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xfe\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +
+	"\x19ActivateDeploymentRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12(\n" +
+	"\n" +
+	"deployment\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\n" +
+	"deployment\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xcd\x01\n" +
+	"\x1aActivateDeploymentResponse\x124\n" +
+	"\n" +
+	"deployment\x18\x01 \x01(\v2\x14.servo.v1.DeploymentR\n" +
+	"deployment\x124\n" +
+	"\achanges\x18\x02 \x03(\v2\x1a.servo.v1.DeploymentChangeR\achanges\x12C\n" +
+	"\x10orphaned_configs\x18\x03 \x03(\v2\x18.servo.v1.OrphanedConfigR\x0forphanedConfigs\"\x98\x01\n" +
+	"\x15CopyDeploymentRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12(\n" +
+	"\n" +
+	"deployment\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\n" +
+	"deployment\x12\x19\n" +
+	"\x02to\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x02to\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x7f\n" +
+	"\x16DiffDeploymentsRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12(\n" +
+	"\n" +
+	"deployment\x18\x02 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\n" +
+	"deployment\x12\x18\n" +
+	"\x02to\x18\x03 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02to\"O\n" +
+	"\x17DiffDeploymentsResponse\x124\n" +
+	"\achanges\x18\x01 \x03(\v2\x1a.servo.v1.DeploymentChangeR\achanges2\xc5\x06\n" +
 	"\x11DeploymentService\x12h\n" +
 	"\x06Deploy\x12\x17.servo.v1.DeployRequest\x1a\x18.servo.v1.DeployResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/tenants/{tenant}/deployments\x12|\n" +
-	"\rGetDeployment\x12\x1e.servo.v1.GetDeploymentRequest\x1a\x14.servo.v1.Deployment\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/deployments/{deployment}\x12\x80\x01\n" +
+	"\rGetDeployment\x12\x1e.servo.v1.GetDeploymentRequest\x1a\x14.servo.v1.Deployment\"5\x82\xd3\xe4\x93\x02/\x12-/v1/tenants/{tenant}/deployments/{deployment}\x12\xa2\x01\n" +
+	"\x12ActivateDeployment\x12#.servo.v1.ActivateDeploymentRequest\x1a$.servo.v1.ActivateDeploymentResponse\"A\x82\xd3\xe4\x93\x02;:\x01*\"6/v1/tenants/{tenant}/deployments/{deployment}:activate\x12\x8a\x01\n" +
+	"\x0eCopyDeployment\x12\x1f.servo.v1.CopyDeploymentRequest\x1a\x18.servo.v1.DeployResponse\"=\x82\xd3\xe4\x93\x027:\x01*\"2/v1/tenants/{tenant}/deployments/{deployment}:copy\x12\x92\x01\n" +
+	"\x0fDiffDeployments\x12 .servo.v1.DiffDeploymentsRequest\x1a!.servo.v1.DiffDeploymentsResponse\":\x82\xd3\xe4\x93\x024\x122/v1/tenants/{tenant}/deployments/{deployment}:diff\x12\x80\x01\n" +
 	"\x0fListDeployments\x12 .servo.v1.ListDeploymentsRequest\x1a!.servo.v1.ListDeploymentsResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/tenants/{tenant}/deploymentsB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
@@ -781,42 +1135,57 @@ func file_servo_v1_deployments_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_deployments_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_servo_v1_deployments_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_servo_v1_deployments_proto_goTypes = []any{
-	(DeploymentChange_Action)(0),    // 0: servo.v1.DeploymentChange.Action
-	(*Deployment)(nil),              // 1: servo.v1.Deployment
-	(*DeployRequest)(nil),           // 2: servo.v1.DeployRequest
-	(*DeployResponse)(nil),          // 3: servo.v1.DeployResponse
-	(*OrphanedConfig)(nil),          // 4: servo.v1.OrphanedConfig
-	(*WorkerWarning)(nil),           // 5: servo.v1.WorkerWarning
-	(*DeploymentChange)(nil),        // 6: servo.v1.DeploymentChange
-	(*GetDeploymentRequest)(nil),    // 7: servo.v1.GetDeploymentRequest
-	(*ListDeploymentsRequest)(nil),  // 8: servo.v1.ListDeploymentsRequest
-	(*ListDeploymentsResponse)(nil), // 9: servo.v1.ListDeploymentsResponse
-	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 11: google.protobuf.Struct
+	(DeploymentChange_Action)(0),       // 0: servo.v1.DeploymentChange.Action
+	(*Deployment)(nil),                 // 1: servo.v1.Deployment
+	(*DeployRequest)(nil),              // 2: servo.v1.DeployRequest
+	(*DeployResponse)(nil),             // 3: servo.v1.DeployResponse
+	(*OrphanedConfig)(nil),             // 4: servo.v1.OrphanedConfig
+	(*WorkerWarning)(nil),              // 5: servo.v1.WorkerWarning
+	(*DeploymentChange)(nil),           // 6: servo.v1.DeploymentChange
+	(*GetDeploymentRequest)(nil),       // 7: servo.v1.GetDeploymentRequest
+	(*ListDeploymentsRequest)(nil),     // 8: servo.v1.ListDeploymentsRequest
+	(*ListDeploymentsResponse)(nil),    // 9: servo.v1.ListDeploymentsResponse
+	(*ActivateDeploymentRequest)(nil),  // 10: servo.v1.ActivateDeploymentRequest
+	(*ActivateDeploymentResponse)(nil), // 11: servo.v1.ActivateDeploymentResponse
+	(*CopyDeploymentRequest)(nil),      // 12: servo.v1.CopyDeploymentRequest
+	(*DiffDeploymentsRequest)(nil),     // 13: servo.v1.DiffDeploymentsRequest
+	(*DiffDeploymentsResponse)(nil),    // 14: servo.v1.DiffDeploymentsResponse
+	(*timestamppb.Timestamp)(nil),      // 15: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),            // 16: google.protobuf.Struct
 }
 var file_servo_v1_deployments_proto_depIdxs = []int32{
-	10, // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
-	11, // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
-	11, // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
+	15, // 0: servo.v1.Deployment.created_at:type_name -> google.protobuf.Timestamp
+	16, // 1: servo.v1.Deployment.manifest:type_name -> google.protobuf.Struct
+	16, // 2: servo.v1.DeployRequest.manifest:type_name -> google.protobuf.Struct
 	1,  // 3: servo.v1.DeployResponse.deployment:type_name -> servo.v1.Deployment
 	6,  // 4: servo.v1.DeployResponse.changes:type_name -> servo.v1.DeploymentChange
 	4,  // 5: servo.v1.DeployResponse.orphaned_configs:type_name -> servo.v1.OrphanedConfig
 	5,  // 6: servo.v1.DeployResponse.worker_warnings:type_name -> servo.v1.WorkerWarning
 	0,  // 7: servo.v1.DeploymentChange.action:type_name -> servo.v1.DeploymentChange.Action
 	1,  // 8: servo.v1.ListDeploymentsResponse.deployments:type_name -> servo.v1.Deployment
-	2,  // 9: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
-	7,  // 10: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
-	8,  // 11: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
-	3,  // 12: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
-	1,  // 13: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
-	9,  // 14: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	1,  // 9: servo.v1.ActivateDeploymentResponse.deployment:type_name -> servo.v1.Deployment
+	6,  // 10: servo.v1.ActivateDeploymentResponse.changes:type_name -> servo.v1.DeploymentChange
+	4,  // 11: servo.v1.ActivateDeploymentResponse.orphaned_configs:type_name -> servo.v1.OrphanedConfig
+	6,  // 12: servo.v1.DiffDeploymentsResponse.changes:type_name -> servo.v1.DeploymentChange
+	2,  // 13: servo.v1.DeploymentService.Deploy:input_type -> servo.v1.DeployRequest
+	7,  // 14: servo.v1.DeploymentService.GetDeployment:input_type -> servo.v1.GetDeploymentRequest
+	10, // 15: servo.v1.DeploymentService.ActivateDeployment:input_type -> servo.v1.ActivateDeploymentRequest
+	12, // 16: servo.v1.DeploymentService.CopyDeployment:input_type -> servo.v1.CopyDeploymentRequest
+	13, // 17: servo.v1.DeploymentService.DiffDeployments:input_type -> servo.v1.DiffDeploymentsRequest
+	8,  // 18: servo.v1.DeploymentService.ListDeployments:input_type -> servo.v1.ListDeploymentsRequest
+	3,  // 19: servo.v1.DeploymentService.Deploy:output_type -> servo.v1.DeployResponse
+	1,  // 20: servo.v1.DeploymentService.GetDeployment:output_type -> servo.v1.Deployment
+	11, // 21: servo.v1.DeploymentService.ActivateDeployment:output_type -> servo.v1.ActivateDeploymentResponse
+	3,  // 22: servo.v1.DeploymentService.CopyDeployment:output_type -> servo.v1.DeployResponse
+	14, // 23: servo.v1.DeploymentService.DiffDeployments:output_type -> servo.v1.DiffDeploymentsResponse
+	9,  // 24: servo.v1.DeploymentService.ListDeployments:output_type -> servo.v1.ListDeploymentsResponse
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_deployments_proto_init() }
@@ -830,7 +1199,7 @@ func file_servo_v1_deployments_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_deployments_proto_rawDesc), len(file_servo_v1_deployments_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

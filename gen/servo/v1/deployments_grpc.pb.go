@@ -19,9 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DeploymentService_Deploy_FullMethodName          = "/servo.v1.DeploymentService/Deploy"
-	DeploymentService_GetDeployment_FullMethodName   = "/servo.v1.DeploymentService/GetDeployment"
-	DeploymentService_ListDeployments_FullMethodName = "/servo.v1.DeploymentService/ListDeployments"
+	DeploymentService_Deploy_FullMethodName             = "/servo.v1.DeploymentService/Deploy"
+	DeploymentService_GetDeployment_FullMethodName      = "/servo.v1.DeploymentService/GetDeployment"
+	DeploymentService_ActivateDeployment_FullMethodName = "/servo.v1.DeploymentService/ActivateDeployment"
+	DeploymentService_CopyDeployment_FullMethodName     = "/servo.v1.DeploymentService/CopyDeployment"
+	DeploymentService_DiffDeployments_FullMethodName    = "/servo.v1.DeploymentService/DiffDeployments"
+	DeploymentService_ListDeployments_FullMethodName    = "/servo.v1.DeploymentService/ListDeployments"
 )
 
 // DeploymentServiceClient is the client API for DeploymentService service.
@@ -37,6 +40,13 @@ type DeploymentServiceClient interface {
 	Deploy(ctx context.Context, in *DeployRequest, opts ...grpc.CallOption) (*DeployResponse, error)
 	// GetDeployment returns a deployment with its manifest.
 	GetDeployment(ctx context.Context, in *GetDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
+	// ActivateDeployment makes an earlier deployment of a workspace the active one. Runs in flight keep
+	// theirs.
+	ActivateDeployment(ctx context.Context, in *ActivateDeploymentRequest, opts ...grpc.CallOption) (*ActivateDeploymentResponse, error)
+	// CopyDeployment deploys the manifest of a deployment to another workspace of the tenant.
+	CopyDeployment(ctx context.Context, in *CopyDeploymentRequest, opts ...grpc.CallOption) (*DeployResponse, error)
+	// DiffDeployments lists the assets and pipelines in which two deployments of a tenant differ.
+	DiffDeployments(ctx context.Context, in *DiffDeploymentsRequest, opts ...grpc.CallOption) (*DiffDeploymentsResponse, error)
 	// ListDeployments lists deployments without their manifests, the newest first.
 	ListDeployments(ctx context.Context, in *ListDeploymentsRequest, opts ...grpc.CallOption) (*ListDeploymentsResponse, error)
 }
@@ -69,6 +79,36 @@ func (c *deploymentServiceClient) GetDeployment(ctx context.Context, in *GetDepl
 	return out, nil
 }
 
+func (c *deploymentServiceClient) ActivateDeployment(ctx context.Context, in *ActivateDeploymentRequest, opts ...grpc.CallOption) (*ActivateDeploymentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActivateDeploymentResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_ActivateDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *deploymentServiceClient) CopyDeployment(ctx context.Context, in *CopyDeploymentRequest, opts ...grpc.CallOption) (*DeployResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeployResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_CopyDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *deploymentServiceClient) DiffDeployments(ctx context.Context, in *DiffDeploymentsRequest, opts ...grpc.CallOption) (*DiffDeploymentsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiffDeploymentsResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_DiffDeployments_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *deploymentServiceClient) ListDeployments(ctx context.Context, in *ListDeploymentsRequest, opts ...grpc.CallOption) (*ListDeploymentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListDeploymentsResponse)
@@ -92,6 +132,13 @@ type DeploymentServiceServer interface {
 	Deploy(context.Context, *DeployRequest) (*DeployResponse, error)
 	// GetDeployment returns a deployment with its manifest.
 	GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error)
+	// ActivateDeployment makes an earlier deployment of a workspace the active one. Runs in flight keep
+	// theirs.
+	ActivateDeployment(context.Context, *ActivateDeploymentRequest) (*ActivateDeploymentResponse, error)
+	// CopyDeployment deploys the manifest of a deployment to another workspace of the tenant.
+	CopyDeployment(context.Context, *CopyDeploymentRequest) (*DeployResponse, error)
+	// DiffDeployments lists the assets and pipelines in which two deployments of a tenant differ.
+	DiffDeployments(context.Context, *DiffDeploymentsRequest) (*DiffDeploymentsResponse, error)
 	// ListDeployments lists deployments without their manifests, the newest first.
 	ListDeployments(context.Context, *ListDeploymentsRequest) (*ListDeploymentsResponse, error)
 }
@@ -108,6 +155,15 @@ func (UnimplementedDeploymentServiceServer) Deploy(context.Context, *DeployReque
 }
 func (UnimplementedDeploymentServiceServer) GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDeployment not implemented")
+}
+func (UnimplementedDeploymentServiceServer) ActivateDeployment(context.Context, *ActivateDeploymentRequest) (*ActivateDeploymentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ActivateDeployment not implemented")
+}
+func (UnimplementedDeploymentServiceServer) CopyDeployment(context.Context, *CopyDeploymentRequest) (*DeployResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CopyDeployment not implemented")
+}
+func (UnimplementedDeploymentServiceServer) DiffDeployments(context.Context, *DiffDeploymentsRequest) (*DiffDeploymentsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiffDeployments not implemented")
 }
 func (UnimplementedDeploymentServiceServer) ListDeployments(context.Context, *ListDeploymentsRequest) (*ListDeploymentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeployments not implemented")
@@ -168,6 +224,60 @@ func _DeploymentService_GetDeployment_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeploymentService_ActivateDeployment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ActivateDeploymentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).ActivateDeployment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_ActivateDeployment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).ActivateDeployment(ctx, req.(*ActivateDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DeploymentService_CopyDeployment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CopyDeploymentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).CopyDeployment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_CopyDeployment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).CopyDeployment(ctx, req.(*CopyDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DeploymentService_DiffDeployments_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiffDeploymentsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).DiffDeployments(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_DiffDeployments_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).DiffDeployments(ctx, req.(*DiffDeploymentsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DeploymentService_ListDeployments_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListDeploymentsRequest)
 	if err := dec(in); err != nil {
@@ -200,6 +310,18 @@ var DeploymentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetDeployment",
 			Handler:    _DeploymentService_GetDeployment_Handler,
+		},
+		{
+			MethodName: "ActivateDeployment",
+			Handler:    _DeploymentService_ActivateDeployment_Handler,
+		},
+		{
+			MethodName: "CopyDeployment",
+			Handler:    _DeploymentService_CopyDeployment_Handler,
+		},
+		{
+			MethodName: "DiffDeployments",
+			Handler:    _DeploymentService_DiffDeployments_Handler,
 		},
 		{
 			MethodName: "ListDeployments",

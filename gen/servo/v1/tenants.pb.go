@@ -407,10 +407,12 @@ func (x *SetQuotasRequest) GetVersion() int32 {
 
 // Tenant is an isolated customer account.
 type Tenant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// By which channels of releases select tenants.
+	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +468,13 @@ func (x *Tenant) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Tenant) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Workspace is an environment inside a tenant.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -474,8 +483,10 @@ type Workspace struct {
 	// The deployment that new runs use; empty before the first one.
 	ActiveDeployment string                 `protobuf:"bytes,3,opt,name=active_deployment,json=activeDeployment,proto3" json:"active_deployment,omitempty"`
 	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The channel that it follows: active_deployment is a release of it. Empty for its own deployments.
+	Channel       string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Workspace) Reset() {
@@ -534,6 +545,13 @@ func (x *Workspace) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Workspace) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
 }
 
 // CreateTenantRequest names the tenant.
@@ -923,18 +941,23 @@ const file_servo_v1_tenants_proto_rawDesc = "" +
 	"\x10SetQuotasRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x120\n" +
 	"\x06quotas\x18\x02 \x01(\v2\x10.servo.v1.QuotasB\x06\xbaH\x03\xc8\x01\x01R\x06quotas\x12!\n" +
-	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"g\n" +
+	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"\xd8\x01\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x129\n" +
 	"\n" +
-	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x97\x01\n" +
+	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x124\n" +
+	"\x06labels\x18\x04 \x03(\v2\x1c.servo.v1.Tenant.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x01\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x11active_deployment\x18\x03 \x01(\tR\x10activeDeployment\x129\n" +
 	"\n" +
-	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"4\n" +
+	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\"4\n" +
 	"\x13CreateTenantRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\"5\n" +
 	"\x10GetTenantRequest\x12!\n" +
@@ -976,7 +999,7 @@ func file_servo_v1_tenants_proto_rawDescGZIP() []byte {
 	return file_servo_v1_tenants_proto_rawDescData
 }
 
-var file_servo_v1_tenants_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_servo_v1_tenants_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_servo_v1_tenants_proto_goTypes = []any{
 	(*Quotas)(nil),                 // 0: servo.v1.Quotas
 	(*TenantQuotas)(nil),           // 1: servo.v1.TenantQuotas
@@ -992,38 +1015,40 @@ var file_servo_v1_tenants_proto_goTypes = []any{
 	(*CreateWorkspaceRequest)(nil), // 11: servo.v1.CreateWorkspaceRequest
 	(*ListWorkspacesRequest)(nil),  // 12: servo.v1.ListWorkspacesRequest
 	(*ListWorkspacesResponse)(nil), // 13: servo.v1.ListWorkspacesResponse
-	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
+	nil,                            // 14: servo.v1.Tenant.LabelsEntry
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
 }
 var file_servo_v1_tenants_proto_depIdxs = []int32{
-	14, // 0: servo.v1.Quotas.max_run_duration:type_name -> google.protobuf.Duration
+	15, // 0: servo.v1.Quotas.max_run_duration:type_name -> google.protobuf.Duration
 	0,  // 1: servo.v1.TenantQuotas.quotas:type_name -> servo.v1.Quotas
 	2,  // 2: servo.v1.TenantQuotas.usage:type_name -> servo.v1.QuotaUsage
-	15, // 3: servo.v1.QuotaUsage.day_began_at:type_name -> google.protobuf.Timestamp
+	16, // 3: servo.v1.QuotaUsage.day_began_at:type_name -> google.protobuf.Timestamp
 	0,  // 4: servo.v1.SetQuotasRequest.quotas:type_name -> servo.v1.Quotas
-	15, // 5: servo.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
-	15, // 6: servo.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: servo.v1.ListTenantsResponse.tenants:type_name -> servo.v1.Tenant
-	6,  // 8: servo.v1.ListWorkspacesResponse.workspaces:type_name -> servo.v1.Workspace
-	7,  // 9: servo.v1.TenantService.CreateTenant:input_type -> servo.v1.CreateTenantRequest
-	8,  // 10: servo.v1.TenantService.GetTenant:input_type -> servo.v1.GetTenantRequest
-	9,  // 11: servo.v1.TenantService.ListTenants:input_type -> servo.v1.ListTenantsRequest
-	11, // 12: servo.v1.TenantService.CreateWorkspace:input_type -> servo.v1.CreateWorkspaceRequest
-	12, // 13: servo.v1.TenantService.ListWorkspaces:input_type -> servo.v1.ListWorkspacesRequest
-	3,  // 14: servo.v1.TenantService.GetQuotas:input_type -> servo.v1.GetQuotasRequest
-	4,  // 15: servo.v1.TenantService.SetQuotas:input_type -> servo.v1.SetQuotasRequest
-	5,  // 16: servo.v1.TenantService.CreateTenant:output_type -> servo.v1.Tenant
-	5,  // 17: servo.v1.TenantService.GetTenant:output_type -> servo.v1.Tenant
-	10, // 18: servo.v1.TenantService.ListTenants:output_type -> servo.v1.ListTenantsResponse
-	6,  // 19: servo.v1.TenantService.CreateWorkspace:output_type -> servo.v1.Workspace
-	13, // 20: servo.v1.TenantService.ListWorkspaces:output_type -> servo.v1.ListWorkspacesResponse
-	1,  // 21: servo.v1.TenantService.GetQuotas:output_type -> servo.v1.TenantQuotas
-	1,  // 22: servo.v1.TenantService.SetQuotas:output_type -> servo.v1.TenantQuotas
-	16, // [16:23] is the sub-list for method output_type
-	9,  // [9:16] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 5: servo.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	14, // 6: servo.v1.Tenant.labels:type_name -> servo.v1.Tenant.LabelsEntry
+	16, // 7: servo.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 8: servo.v1.ListTenantsResponse.tenants:type_name -> servo.v1.Tenant
+	6,  // 9: servo.v1.ListWorkspacesResponse.workspaces:type_name -> servo.v1.Workspace
+	7,  // 10: servo.v1.TenantService.CreateTenant:input_type -> servo.v1.CreateTenantRequest
+	8,  // 11: servo.v1.TenantService.GetTenant:input_type -> servo.v1.GetTenantRequest
+	9,  // 12: servo.v1.TenantService.ListTenants:input_type -> servo.v1.ListTenantsRequest
+	11, // 13: servo.v1.TenantService.CreateWorkspace:input_type -> servo.v1.CreateWorkspaceRequest
+	12, // 14: servo.v1.TenantService.ListWorkspaces:input_type -> servo.v1.ListWorkspacesRequest
+	3,  // 15: servo.v1.TenantService.GetQuotas:input_type -> servo.v1.GetQuotasRequest
+	4,  // 16: servo.v1.TenantService.SetQuotas:input_type -> servo.v1.SetQuotasRequest
+	5,  // 17: servo.v1.TenantService.CreateTenant:output_type -> servo.v1.Tenant
+	5,  // 18: servo.v1.TenantService.GetTenant:output_type -> servo.v1.Tenant
+	10, // 19: servo.v1.TenantService.ListTenants:output_type -> servo.v1.ListTenantsResponse
+	6,  // 20: servo.v1.TenantService.CreateWorkspace:output_type -> servo.v1.Workspace
+	13, // 21: servo.v1.TenantService.ListWorkspaces:output_type -> servo.v1.ListWorkspacesResponse
+	1,  // 22: servo.v1.TenantService.GetQuotas:output_type -> servo.v1.TenantQuotas
+	1,  // 23: servo.v1.TenantService.SetQuotas:output_type -> servo.v1.TenantQuotas
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_tenants_proto_init() }
@@ -1038,7 +1063,7 @@ func file_servo_v1_tenants_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_tenants_proto_rawDesc), len(file_servo_v1_tenants_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,8 @@ type (
 	Workspace struct{ uuid.UUID }
 	// Deployment is an immutable snapshot of assets and pipelines.
 	Deployment struct{ uuid.UUID }
+	// Release is a manifest of the installation. A run of a release has its id as deployment.
+	Release struct{ uuid.UUID }
 	// Run is one execution of a plan.
 	Run struct{ uuid.UUID }
 	// Task is one asset × partition inside a run.
@@ -44,7 +46,7 @@ type (
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Claim
+	Tenant | Workspace | Deployment | Release | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Claim
 }
 
 // Minter creates the ids of one transaction: all have its time, and each sorts after the one before.

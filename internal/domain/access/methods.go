@@ -77,6 +77,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	})
 	add("DeploymentService", map[string]Method{
 		"Deploy": tenant(AssetsDeploy, Named), "GetDeployment": tenant(AssetsRead, ByDeployment), "ListDeployments": tenant(AssetsRead, Filtered),
+		"ActivateDeployment": tenant(DeploymentsActivate, ByDeployment), "CopyDeployment": tenant(AssetsDeploy, Whole), "DiffDeployments": tenant(AssetsRead, Whole),
 	})
 	add("AssetService", map[string]Method{
 		"ListAssets": tenant(AssetsRead, Named), "GetAsset": tenant(AssetsRead, Named), "ListPipelines": tenant(AssetsRead, Named),
@@ -134,6 +135,16 @@ func addPlatform(add func(service string, methods map[string]Method)) {
 	add("PoolService", map[string]Method{
 		"CreatePool": platform(PoolsManage), "UpdatePool": platform(PoolsManage), "DeletePool": platform(PoolsManage),
 		"GetPool": platform(PlatformRead), "ListPools": platform(PlatformRead),
+	})
+	add("ReleaseService", map[string]Method{
+		"CreateRelease": platform(ReleasesManage), "DeleteRelease": platform(ReleasesManage),
+		"GetRelease": platform(PlatformRead), "ListReleases": platform(PlatformRead), "CheckRelease": platform(PlatformRead), "DiffReleases": platform(PlatformRead),
+	})
+	add("ReleaseChannelService", map[string]Method{
+		"CreateReleaseChannel": platform(ReleasesManage), "UpdateReleaseChannel": platform(ReleasesManage), "DeleteReleaseChannel": platform(ReleasesManage),
+		"ListReleaseChannels": platform(PlatformRead), "GetReleaseChannel": platform(PlatformRead), "RollChannel": platform(ReleasesManage),
+		"PauseRollout": platform(ReleasesManage), "ResumeRollout": platform(ReleasesManage), "AdvanceRollout": platform(ReleasesManage), "RollBackChannel": platform(ReleasesManage),
+		"FollowChannelByLabel": platform(ReleasesManage), "FollowChannel": platform(ReleasesManage), "SetTenantLabels": platform(TenantsManage),
 	})
 	add("SigningKeyService", map[string]Method{
 		"CreateSigningKey": platform(SigningKeys), "RotateSigningKeys": platform(SigningKeys), "RevokeSigningKey": platform(SigningKeys),

@@ -29,8 +29,11 @@ const (
 	LocksRelease     Permission = "LOCKS_RELEASE"
 	AlertsSilence    Permission = "ALERTS_SILENCE"
 
-	AssetsDeploy    Permission = "ASSETS_DEPLOY"
-	AssetsDelete    Permission = "ASSETS_DELETE"
+	AssetsDeploy Permission = "ASSETS_DEPLOY"
+	AssetsDelete Permission = "ASSETS_DELETE"
+
+	DeploymentsActivate Permission = "DEPLOYMENTS_ACTIVATE"
+
 	ConfigsWrite    Permission = "CONFIGS_WRITE"
 	BackfillsCreate Permission = "BACKFILLS_CREATE"
 	BackfillsManage Permission = "BACKFILLS_MANAGE"
@@ -47,6 +50,9 @@ const (
 	TenantsManage Permission = "TENANTS_MANAGE"
 	QuotasManage  Permission = "QUOTAS_MANAGE"
 	PoolsManage   Permission = "POOLS_MANAGE"
+
+	ReleasesManage Permission = "RELEASES_MANAGE" // releases, channels and who follows them
+
 	SchedulerTick Permission = "SCHEDULER_TICK"
 	DispatchPause Permission = "DISPATCH_PAUSE"
 	Projections   Permission = "PROJECTIONS"
@@ -86,10 +92,10 @@ func ladder() []rung {
 			AssetsRead, RunsRead, ConfigsRead, CostsRead, TenantRead, LocksRead, AlertsRead, EventsRead, BackfillsRead, QuarantineRead,
 		}},
 		{Operator, []Permission{RunsTrigger, RunsCancel, RunsRetry, ConfigsOperate, QuarantineReview, LocksRelease, AlertsSilence}},
-		{Developer, []Permission{AssetsDeploy, AssetsDelete, ConfigsWrite, BackfillsCreate, BackfillsManage, EventsSend}},
+		{Developer, []Permission{AssetsDeploy, AssetsDelete, DeploymentsActivate, ConfigsWrite, BackfillsCreate, BackfillsManage, EventsSend}},
 		{TenantAdmin, []Permission{KeysManage, KeysRead, QuotasRead, SubscriptionsManage, SubscriptionsRead, AuditRead, WorkspacesManage}},
 		{Platform, []Permission{
-			TenantsManage, QuotasManage, PoolsManage, SchedulerTick, DispatchPause, Projections, SigningKeys, Admin, PlatformRead, TasksWork,
+			TenantsManage, ReleasesManage, QuotasManage, PoolsManage, SchedulerTick, DispatchPause, Projections, SigningKeys, Admin, PlatformRead, TasksWork,
 		}},
 	}
 }

@@ -22,11 +22,13 @@ const (
 	RunOverran       Kind = "RUN_OVERRAN"       // a run of a config exceeded its max_execution
 	SLABreaches      Kind = "SLA_BREACHES"      // a tenant has many SLA breaches today
 	ScheduleLag      Kind = "SCHEDULE_LAG"      // configs are overdue
+	RolloutStopped   Kind = "ROLLOUT_STOPPED"   // a release failed more often, and its channel was rolled back
+	RolloutWaits     Kind = "ROLLOUT_WAITS"     // a rollout lacks runs to judge, and waits for a decision
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag}
+	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag, RolloutStopped, RolloutWaits}
 }
 
 // The thresholds of the rules.
@@ -65,9 +67,9 @@ func (s Severity) String() string {
 // Severity returns the severity of alerts of the kind.
 func (k Kind) Severity() Severity {
 	switch k {
-	case PipelineDisabled, ScheduleLag:
+	case PipelineDisabled, ScheduleLag, RolloutStopped:
 		return High
-	case PipelineFailing, RunLate, RunOverran, SLABreaches:
+	case PipelineFailing, RunLate, RunOverran, SLABreaches, RolloutWaits:
 		return Medium
 	case PipelineFailed:
 	}

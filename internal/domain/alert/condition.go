@@ -48,6 +48,10 @@ func (c Condition) Message() string {
 		return fmt.Sprintf("tenant %s has %d SLA breaches today; servo tenants metrics %s shows them", c.Subject(), c.Count, c.Name)
 	case ScheduleLag:
 		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive; see docs/runbooks/scheduler-is-stuck.md", c.Lag.Round(time.Second))
+	case RolloutStopped:
+		return fmt.Sprintf("channel %s was rolled back: %s; servo channels status %s shows the rollout", c.Name, c.Reason, c.Name)
+	case RolloutWaits:
+		return fmt.Sprintf("the rollout of channel %s is paused: %s; servo channels status %s shows the rollout", c.Name, c.Reason, c.Name)
 	}
 	return string(c.Kind)
 }

@@ -8,9 +8,9 @@ import (
 // The limits of a manifest. docs/manifest.md lists them, and the published schema states the same
 // wherever a schema can.
 const (
-	MaxInlineBytes = 1 << 20 // of a manifest inside a request; a larger one is passed by blob URI
-	MaxBytes       = 8 << 20 // of any manifest
-	MaxNodes       = 500_000 // values in a manifest once its YAML aliases are followed
+	MaxInlineBytes = 1 << 20   // of a manifest as JSON inside a request; a larger one is sent compressed
+	MaxBytes       = 16 << 20  // of any manifest
+	MaxNodes       = 1_000_000 // values in a manifest once its YAML aliases are followed
 
 	MaxAssets    = 10_000
 	MaxPipelines = 1_000

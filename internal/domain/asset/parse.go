@@ -39,7 +39,7 @@ func CheckInline(data []byte) error {
 		return nil
 	}
 	return fault.New(fault.LimitExceeded, fmt.Sprintf("has %d bytes, the limit inside a request is %d", len(data), MaxInlineBytes),
-		fault.Field("manifest"), fault.Remedy("upload it and send its blob URI"),
+		fault.Field("manifest"), fault.Remedy("send it compressed in manifest_gzip, as servo deploy does"),
 		fault.Value("limit", MaxInlineBytes), fault.Value("current", len(data)))
 }
 

@@ -85,6 +85,31 @@ func NewPlanner(m *asset.Manifest) (*Planner, error) {
 	return &Planner{manifest: m, graph: graph, schemes: schemes}, nil
 }
 
+// Graph returns the graph of the manifest's assets.
+func (p *Planner) Graph() *asset.Graph { return p.graph }
+
+// Check refuses a request whose pipeline or parameters do not fit the manifest, without planning it.
+func (p *Planner) Check(request Request) error {
+	_, _, err := p.resolve(request)
+	return err
+}
+
+// Assets returns the keys of the assets of a pipeline; none if the manifest does not have it.
+func (p *Planner) Assets(pipeline string) ([]string, error) {
+	found, ok := p.manifest.Pipeline(pipeline)
+	if !ok {
+		return nil, nil
+	}
+	chosen, err := p.choose(nil, found.Select)
+	var keys []string
+	for i, yes := range chosen {
+		if yes {
+			keys = append(keys, p.graph.Asset(i).Key)
+		}
+	}
+	return keys, err
+}
+
 // Plan plans one request.
 func (p *Planner) Plan(request Request) (Plan, error) {
 	expressions, parameters, err := p.resolve(request)

@@ -1,5 +1,5 @@
 // Package platform defines the entities of the installation, which belong to no tenant: switches,
-// pools and signing keys. It is pure: it applies events, reads no clock and no database, and has no
+// pools, signing keys, releases and channels. It is pure: it applies events, reads no clock and no database, and has no
 // secrets.
 package platform
 
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
+	"go.arco.dev/servo/internal/domain/release"
 )
 
 // Event is an event about the installation. Its subject is a kind and a name.
@@ -28,6 +29,9 @@ const (
 	KindSwitch Kind = "switch"      // a feature that an operator can turn off for all tenants
 	KindPool   Kind = "pool"        // a queue with its workers
 	KindKey    Kind = "signing_key" // a key that signs envelopes and callbacks
+
+	KindRelease Kind = "release" // a manifest of the installation, by its id
+	KindChannel Kind = "channel" // a pointer to a release that workspaces follow
 )
 
 // SubjectOf returns the subject of a stream.
@@ -41,7 +45,7 @@ func Split(subject string) (Kind, string) {
 
 // Events declares every event of this package.
 func Events() []event.Definition {
-	return []event.Definition{
+	return append([]event.Definition{
 		event.Define[SwitchTurnedOff](),
 		event.Define[SwitchTurnedOn](),
 		event.Define[PoolCreated](),
@@ -50,7 +54,7 @@ func Events() []event.Definition {
 		event.Define[KeyCreated](),
 		event.Define[KeyRetired](),
 		event.Define[KeyRevoked](),
-	}
+	}, release.Events()...)
 }
 
 // Entity is the state of a subject. Its kind decides which part is set.
@@ -64,6 +68,9 @@ type Entity struct {
 	Switch Switch
 	Pool   Pool
 	Key    Key
+
+	Release release.Release
+	Channel release.Channel
 }
 
 // Evolve applies one event to the entity.
@@ -85,6 +92,13 @@ func (en Entity) Evolve(e Event) (Entity, error) {
 		en.Pool, err = en.Pool.evolve(e)
 	case KindKey:
 		en.Key, err = en.Key.evolve(e)
+	case KindRelease:
+		en.Release, err = en.Release.Evolve(e.Body, e.At)
+	case KindChannel:
+		if _, created := e.Body.(release.ChannelCreated); created {
+			en.CreatedAt = e.At
+		}
+		en.Channel, err = en.Channel.Evolve(e.Body, e.At)
 	default:
 		en.Switch = en.Switch.evolve(e)
 	}
@@ -104,6 +118,11 @@ func kindOf(body event.Body) Kind {
 		return KindPool
 	case KeyCreated, KeyRetired, KeyRevoked:
 		return KindKey
+	case release.Created, release.Deleted:
+		return KindRelease
+	case release.ChannelCreated, release.ChannelUpdated, release.ChannelDeleted, release.RolloutStarted, release.WaveAdvanced,
+		release.RolloutPaused, release.RolloutResumed, release.RolloutCompleted, release.RolloutRolledBack:
+		return KindChannel
 	}
 	return ""
 }

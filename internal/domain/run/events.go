@@ -101,8 +101,10 @@ type Window struct {
 type (
 	// RunCreated creates a run. It has the first tasks; RunTasksAdded the rest.
 	RunCreated struct {
-		Workspace   id.Workspace    `json:"workspace"`
-		Deployment  id.Deployment   `json:"deployment"`
+		Workspace  id.Workspace  `json:"workspace"`
+		Deployment id.Deployment `json:"deployment"`
+		// Released reports that the deployment is a release.
+		Released    bool            `json:"released,omitempty"`
 		Pipeline    string          `json:"pipeline"`
 		Parameters  json.RawMessage `json:"params,omitempty"`
 		Priority    int16           `json:"prio"`

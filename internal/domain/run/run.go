@@ -16,6 +16,7 @@ type Run struct {
 	ID         id.Run
 	Workspace  id.Workspace
 	Deployment id.Deployment
+	Released   bool // Deployment is the id of a release
 
 	State       State
 	Version     int32 // of the run's own stream
@@ -164,6 +165,7 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 	switch body := e.Body.(type) {
 	case RunCreated:
 		r.Tenant, r.ID, r.Workspace, r.Deployment = e.Tenant, e.Run, body.Workspace, body.Deployment
+		r.Released = body.Released
 		r.State, r.Pipeline, r.Parameters, r.Priority = RunPending, body.Pipeline, body.Parameters, body.Priority
 		r.TriggerType, r.TriggeredBy, r.Parent = body.TriggerType, body.TriggeredBy, body.Parent
 		r.Fingerprint, r.Retry, r.Trace, r.CreatedAt = body.Fingerprint, body.Retry, e.Meta.Trace, e.At

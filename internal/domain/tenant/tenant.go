@@ -34,6 +34,14 @@ type (
 		Workspace id.Workspace `json:"workspace"`
 		Digest    string       `json:"digest"`
 	}
+	// ChannelFollowed makes a workspace use the releases of a channel; "" returns to its own deployments.
+	ChannelFollowed struct {
+		Channel string `json:"channel"`
+	}
+	// LabelsSet replaces the labels of a tenant: JSON with sorted keys, "" for none.
+	LabelsSet struct {
+		Labels string `json:"labels"`
+	}
 	// DeploymentActivated activates a deployment: new runs of the workspace use it.
 	DeploymentActivated struct {
 		Deployment id.Deployment `json:"deployment"`
@@ -46,6 +54,8 @@ func (QuotasSet) EventType() event.Type            { return "tenant.quotas_set" 
 func (WorkspaceCreated) EventType() event.Type     { return "workspace.created" }
 func (DeploymentRegistered) EventType() event.Type { return "deployment.registered" }
 func (DeploymentActivated) EventType() event.Type  { return "workspace.deployment_activated" }
+func (ChannelFollowed) EventType() event.Type      { return "workspace.channel_followed" }
+func (LabelsSet) EventType() event.Type            { return "tenant.labels_set" }
 
 // Events declares every event of this package.
 func Events() []event.Definition {
@@ -55,6 +65,8 @@ func Events() []event.Definition {
 		event.Define[WorkspaceCreated](),
 		event.Define[DeploymentRegistered](),
 		event.Define[DeploymentActivated](),
+		event.Define[ChannelFollowed](),
+		event.Define[LabelsSet](),
 		event.Define[AssetPaused](),
 		event.Define[AssetResumed](),
 	}
@@ -67,6 +79,8 @@ type Entity struct {
 	Name      string // of a tenant or a workspace
 	Quotas    Quotas // of a tenant
 	Active    id.Deployment
+	Channel   string       // that a workspace follows
+	Labels    string       // of a tenant
 	Paused    Pauses       // of a workspace
 	Workspace id.Workspace // of a deployment
 	Digest    string
@@ -106,6 +120,10 @@ func (en Entity) Evolve(e event.Event) (Entity, error) {
 		en.Kind, en.Workspace, en.Digest = KindDeployment, body.Workspace, body.Digest
 	case DeploymentActivated:
 		en.Active = body.Deployment
+	case ChannelFollowed:
+		en.Channel = body.Channel
+	case LabelsSet:
+		en.Labels = body.Labels
 	case AssetPaused:
 		en.Paused = en.Paused.with(body, e)
 	case AssetResumed:

@@ -2,11 +2,16 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/canon"
@@ -55,16 +60,16 @@ func (s deploymentService) Deploy(ctx context.Context, req *servov1.DeployReques
 	answer := &servov1.DeployResponse{}
 	var before *asset.Manifest
 	if workspace.Active != nil {
-		active, err := s.store.GetDeployment(ctx, tenant, *workspace.Active)
-		if err != nil {
-			return nil, err
-		}
-		answer.Unchanged = active.Digest == digest
-		read, err := s.manifests.read(active.Deployment)
+		read, err := s.manifests.of(ctx, tenant, *workspace.Active)
 		if err != nil {
 			return nil, err
 		}
 		before = read.manifest
+		active, err := before.Digest()
+		if err != nil {
+			return nil, err
+		}
+		answer.Unchanged = active == digest
 	}
 	if answer.Changes, err = changes(before, manifest); err != nil {
 		return nil, err
@@ -110,8 +115,27 @@ func (s deploymentService) orphanedConfigs(ctx context.Context, tenant id.Tenant
 	return orphaned, err
 }
 
+// withManifest is a request that carries a manifest.
+type withManifest interface {
+	GetManifest() *structpb.Struct
+	GetManifestGzip() []byte
+}
+
 // manifestOf parses the manifest of a request. Errors name fields of the manifest.
-func manifestOf(req *servov1.DeployRequest) (*asset.Manifest, error) {
+func manifestOf(req withManifest) (*asset.Manifest, error) {
+	inline, compressed := req.GetManifest() != nil, len(req.GetManifestGzip()) > 0
+	switch {
+	case inline && compressed:
+		return nil, fault.New(fault.InvalidArgument, "is set beside manifest", fault.Field("manifest_gzip"), fault.Remedy("set one of them"))
+	case compressed:
+		text, err := gunzip(req.GetManifestGzip())
+		if err != nil {
+			return nil, err
+		}
+		return asset.Parse(text, "manifest.json")
+	case !inline:
+		return nil, fault.New(fault.InvalidArgument, "is missing", fault.Field("manifest"), fault.Remedy("send a manifest"))
+	}
 	text, err := jsonOfStruct("", req.GetManifest())
 	if err != nil {
 		return nil, err
@@ -120,6 +144,41 @@ func manifestOf(req *servov1.DeployRequest) (*asset.Manifest, error) {
 		return nil, err
 	}
 	return asset.Parse(text, "manifest.json")
+}
+
+// gunzip decompresses a manifest, up to its largest size.
+func gunzip(compressed []byte) ([]byte, error) {
+	refuse := func(err error) error {
+		return fault.New(fault.InvalidArgument, "is not valid gzip: "+err.Error(), fault.Field("manifest_gzip"), fault.Remedy("compress the manifest with gzip"))
+	}
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, refuse(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, asset.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, refuse(err)
+	case len(text) > asset.MaxBytes:
+		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has more than %d bytes uncompressed", asset.MaxBytes), fault.Field("manifest_gzip"),
+			fault.Remedy("split the manifest into several deployments"), fault.Value("limit", asset.MaxBytes))
+	}
+	return text, nil
+}
+
+// manifestToProto returns a manifest as JSON, or compressed if it is large.
+func manifestToProto(text []byte) (manifest *structpb.Struct, compressed []byte, err error) {
+	if len(text) <= asset.MaxInlineBytes {
+		manifest, err = structOf(text)
+		return manifest, nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(text); err != nil {
+		return nil, nil, err
+	}
+	err = w.Close()
+	return nil, out.Bytes(), err
 }
 
 // checkEndpoints refuses http assets whose URL names an address that may not be called. Host
@@ -156,8 +215,8 @@ func (s deploymentService) dryRun(ctx context.Context, tenant id.Tenant, workspa
 			return deploymentToProto(d)
 		}
 	}
-	fields, err := structOf(canonical)
-	return &servov1.Deployment{Workspace: workspace, Digest: digest, Manifest: fields}, err
+	fields, compressed, err := manifestToProto(canonical)
+	return &servov1.Deployment{Workspace: workspace, Digest: digest, Manifest: fields, ManifestGzip: compressed}, err
 }
 
 // GetDeployment implements servov1.DeploymentServiceServer.
@@ -197,9 +256,10 @@ func (s deploymentService) ListDeployments(ctx context.Context, req *servov1.Lis
 }
 
 func deploymentToProto(d store.DeploymentView) (*servov1.Deployment, error) {
-	manifest, err := structOf(d.Manifest)
+	manifest, compressed, err := manifestToProto(d.Manifest)
 	return &servov1.Deployment{
-		Id: d.ID.String(), Workspace: d.WorkspaceName, Digest: d.Digest, Active: d.Active, CreatedAt: timestamp(d.CreatedAt), Manifest: manifest,
+		Id: d.ID.String(), Workspace: d.WorkspaceName, Digest: d.Digest, Active: d.Active, CreatedAt: timestamp(d.CreatedAt),
+		Manifest: manifest, ManifestGzip: compressed,
 	}, err
 }
 

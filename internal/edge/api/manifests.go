@@ -2,11 +2,11 @@ package api
 
 import (
 	"context"
-	"sync"
 
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/domain/plan"
+	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -18,69 +18,26 @@ type deployed struct {
 	planner  *plan.Planner
 }
 
-// manifests caches recently read deployments, which never change.
+// manifests reads the parsed deployments of tenants from the engine's cache.
 type manifests struct {
-	store *store.Store
-
-	mu     sync.Mutex
-	latest map[id.Deployment]*deployed
+	store  *store.Store
+	engine *engine.Engine
 }
 
-// maxManifests bounds the cache. Beyond it the cache is cleared.
-const maxManifests = 100
-
-func newManifests(s *store.Store) *manifests {
-	return &manifests{store: s, latest: map[id.Deployment]*deployed{}}
-}
-
-// active returns the active deployment of a workspace.
+// active returns the active deployment of a workspace, or the release that it follows.
 func (m *manifests) active(ctx context.Context, tenant id.Tenant, workspace string) (*deployed, error) {
-	view, err := m.store.ActiveDeployment(ctx, tenant, orDefault(workspace))
+	active, err := m.store.ActiveCode(ctx, tenant, orDefault(workspace))
 	if err != nil {
 		return nil, err
 	}
-	return m.read(view.Deployment)
+	return m.of(ctx, tenant, active)
 }
 
-// of returns a deployment by its id, from the cache if possible.
+// of returns a deployment by its id, which comes from a row that the tenant may read.
 func (m *manifests) of(ctx context.Context, tenant id.Tenant, deployment id.Deployment) (*deployed, error) {
-	m.mu.Lock()
-	found, ok := m.latest[deployment]
-	m.mu.Unlock()
-	if ok {
-		return found, nil
-	}
-	view, err := m.store.GetDeployment(ctx, tenant, deployment)
+	manifest, planner, err := m.engine.Code(ctx, store.DeploymentKey{Tenant: tenant, Deployment: deployment})
 	if err != nil {
 		return nil, err
 	}
-	return m.read(view.Deployment)
-}
-
-// read parses a deployment, or returns it from the cache.
-func (m *manifests) read(d store.Deployment) (*deployed, error) {
-	m.mu.Lock()
-	found, ok := m.latest[d.ID]
-	m.mu.Unlock()
-	if ok {
-		return found, nil
-	}
-	manifest, err := asset.Parse(d.Manifest, "manifest.json")
-	if err != nil {
-		return nil, err
-	}
-	found = &deployed{id: d.ID, manifest: manifest}
-	if found.graph, err = asset.NewGraph(manifest.Assets); err != nil {
-		return nil, err
-	}
-	if found.planner, err = plan.NewPlanner(manifest); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.latest) >= maxManifests {
-		clear(m.latest)
-	}
-	m.latest[d.ID] = found
-	return found, nil
+	return &deployed{id: deployment, manifest: manifest, graph: planner.Graph(), planner: planner}, nil
 }

@@ -62,7 +62,7 @@ func New(options Options) *Server {
 	}
 	s := &Server{
 		options: options, store: options.Store, engine: options.Engine, log: options.Logger,
-		tenants: intercept.NewTenantNames(options.Store), manifests: newManifests(options.Store), sender: webhook.NewSender(options.Version, options.Guard),
+		tenants: intercept.NewTenantNames(options.Store), manifests: &manifests{store: options.Store, engine: options.Engine}, sender: webhook.NewSender(options.Version, options.Guard),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.Chain = intercept.New(intercept.Options{

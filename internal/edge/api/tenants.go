@@ -81,7 +81,7 @@ func (s tenantService) grantedTenants(ctx context.Context, names []string, page 
 }
 
 func tenantToProto(t store.TenantView) *servov1.Tenant {
-	return &servov1.Tenant{Id: t.ID.String(), Name: t.Name, CreatedAt: timestamp(t.CreatedAt)}
+	return &servov1.Tenant{Id: t.ID.String(), Name: t.Name, CreatedAt: timestamp(t.CreatedAt), Labels: t.Labels}
 }
 
 // CreateWorkspace implements servov1.TenantServiceServer.
@@ -128,7 +128,7 @@ func (s *Server) workspace(ctx context.Context, tenant id.Tenant, name string) (
 }
 
 func workspaceToProto(w store.WorkspaceView) *servov1.Workspace {
-	out := &servov1.Workspace{Id: w.ID.String(), Name: w.Name, CreatedAt: timestamp(w.CreatedAt)}
+	out := &servov1.Workspace{Id: w.ID.String(), Name: w.Name, CreatedAt: timestamp(w.CreatedAt), Channel: w.Channel}
 	if w.Active != nil {
 		out.ActiveDeployment = w.Active.String()
 	}

@@ -58,6 +58,7 @@ func wantRun(r run.Run) store.RunRow {
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
 		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace, ConfigID: configID(r), SlotAt: timeOrNull(r.Slot),
 		Labels: r.Labels, StartBy: timeOrNull(r.StartBy), StartLimitS: r.StartLimit, Late: r.Late, WindowOf: jsonOrNull(r.Window),
+		Released: r.Released,
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)
@@ -93,7 +94,7 @@ func wantTenant(en tenant.Entity, id uuid.UUID) store.TenantRow {
 		ID: id, Name: en.Name, Version: en.Version, CreatedAt: en.CreatedAt,
 		MaxConcurrentTasks: q.MaxConcurrentTasks, MaxQueuedTasks: q.MaxQueuedTasks, MaxConcurrentRuns: q.MaxConcurrentRuns,
 		MaxDailyRuns: q.MaxDailyRuns, MaxRunDurationS: int32(q.MaxRunDuration / time.Second), MaxTasksPerRun: q.MaxTasksPerRun, //nolint:gosec // at most a year
-		MaxBackfillRuns: q.MaxBackfillRuns, FairnessWeight: q.FairnessWeight, Zone: q.Zone,
+		MaxBackfillRuns: q.MaxBackfillRuns, FairnessWeight: q.FairnessWeight, Zone: q.Zone, Labels: en.Labels,
 	}
 }
 

@@ -2,10 +2,12 @@ package verify
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
 
+	"go.arco.dev/servo/internal/base/canon"
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/platform"
@@ -15,11 +17,27 @@ import (
 // platform compares pools, signing keys and switches with their events.
 func (v *verifier) platform(ctx context.Context, tx *store.Tx) error {
 	c := newPlatformCheck(v)
-	err := tx.EachPlatformRow(ctx, store.PlatformRows{Event: c.apply, Pool: c.poolRow, Key: c.keyRow, Switch: c.switchRow})
+	err := tx.EachPlatformRow(ctx, store.PlatformRows{Event: c.apply, Pool: c.poolRow, Key: c.keyRow, Switch: c.switchRow, Release: c.releaseRow, Channel: c.channelRow})
 	if err != nil {
 		return err
 	}
 	c.conclude()
+	return tx.EachManifest(ctx, c.manifest)
+}
+
+// manifest compares a stored manifest with its digest.
+func (c *platformCheck) manifest(digest string, text []byte) error {
+	if text == nil {
+		c.diverges(Missing, "manifests", "", digest, "the manifest of a deployment", "")
+		return nil
+	}
+	got, err := canon.Digest(json.RawMessage(text))
+	if err != nil {
+		got = err.Error()
+	}
+	if got != digest {
+		c.diverges(Differs, "manifests", "chunk", digest, "digest "+digest, "digest "+got)
+	}
 	return nil
 }
 
@@ -30,6 +48,8 @@ type platformCheck struct {
 	pools    columns[store.PoolRow]
 	keys     columns[store.SigningKeyRow]
 	switches columns[store.SwitchRow]
+	releases columns[store.ReleaseRow]
+	channels columns[store.ReleaseChannelRow]
 }
 
 // subject is the fold of a pool, a key or a switch.
@@ -44,6 +64,7 @@ func newPlatformCheck(v *verifier) *platformCheck {
 	return &platformCheck{
 		verifier: v, subjects: map[string]*subject{}, pools: columnsOf[store.PoolRow]("pools"),
 		keys: columnsOf[store.SigningKeyRow]("signing_keys"), switches: columnsOf[store.SwitchRow]("switches"),
+		releases: columnsOf[store.ReleaseRow]("releases"), channels: columnsOf[store.ReleaseChannelRow]("release_channels"),
 	}
 }
 
@@ -104,8 +125,16 @@ func (c *platformCheck) meet(table string, kind platform.Kind, name string) *sub
 	return s
 }
 
-// hasRow reports whether the subject has a row: a deleted pool has events only.
-func (s *subject) hasRow() bool { return s.Kind != platform.KindPool || s.Pool.Live }
+// hasRow reports whether the subject has a row: a deleted pool or channel has events only.
+func (s *subject) hasRow() bool {
+	switch s.Kind { //nolint:exhaustive // the others keep their rows
+	case platform.KindPool:
+		return s.Pool.Live
+	case platform.KindChannel:
+		return s.Channel.Live
+	}
+	return true
+}
 
 func comparePlatform[R any](c *platformCheck, columns columns[R], kind platform.Kind, name string, want, got *R) {
 	for _, d := range columns.diff(want, got) {
@@ -144,6 +173,36 @@ func (c *platformCheck) keyRow(got store.SigningKeyRow) error {
 	return nil
 }
 
+func (c *platformCheck) releaseRow(got store.ReleaseRow) error {
+	if s := c.meet("releases", platform.KindRelease, got.ID.String()); s != nil {
+		want := store.ReleaseRow{
+			ID: got.ID, Name: s.Release.Name, Digest: s.Release.Digest, Note: s.Release.Note, Version: s.Version, CreatedAt: s.CreatedAt,
+			DeletedAt: timeOrNull(s.Release.DeletedAt),
+		}
+		comparePlatform(c, c.releases, platform.KindRelease, got.ID.String(), &want, &got)
+	}
+	return nil
+}
+
+func (c *platformCheck) channelRow(got store.ReleaseChannelRow) error {
+	s := c.meet("release_channels", platform.KindChannel, got.Name)
+	if s == nil {
+		return nil
+	}
+	rollout, err := store.RolloutText(s.Channel.Rollout)
+	if err != nil {
+		return err
+	}
+	want := store.ReleaseChannelRow{
+		Name: got.Name, IsDefault: s.Channel.Default, Rollout: rollout, Version: s.Version, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if s.Channel.Current.UUID != uuid.Nil {
+		want.CurrentID = &s.Channel.Current.UUID
+	}
+	comparePlatform(c, c.channels, platform.KindChannel, got.Name, &want, &got)
+	return nil
+}
+
 func (c *platformCheck) switchRow(got store.SwitchRow) error {
 	if s := c.meet("switches", platform.KindSwitch, got.Name); s != nil {
 		want := store.SwitchRow{
@@ -157,7 +216,10 @@ func (c *platformCheck) switchRow(got store.SwitchRow) error {
 
 // conclude reports rows that are missing.
 func (c *platformCheck) conclude() {
-	tables := map[platform.Kind]string{platform.KindPool: "pools", platform.KindKey: "signing_keys", platform.KindSwitch: "switches"}
+	tables := map[platform.Kind]string{
+		platform.KindPool: "pools", platform.KindKey: "signing_keys", platform.KindSwitch: "switches",
+		platform.KindRelease: "releases", platform.KindChannel: "release_channels",
+	}
 	for name, s := range c.subjects {
 		if !s.met && !s.broken && s.hasRow() {
 			c.diverges(Missing, tables[s.Kind], "", name, "the row of a subject with "+fmt.Sprint(s.Version)+" events", "")

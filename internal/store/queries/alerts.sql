@@ -51,7 +51,12 @@ FROM  (
                    UNION ALL
                    SELECT x.tenant_id, x.breaches FROM servo.run_deltas x WHERE x.day = (@today::text)::date AND x.breaches > 0) AS s
             GROUP BY s.tenant_id HAVING sum(s.breaches) >= 10) AS t
-    JOIN   LATERAL (SELECT y.name FROM servo.tenants y WHERE y.id = t.tenant_id OFFSET 0) AS n ON true) AS c;
+    JOIN   LATERAL (SELECT y.name FROM servo.tenants y WHERE y.id = t.tenant_id OFFSET 0) AS n ON true
+    UNION ALL
+    SELECT CASE WHEN r.rollout ->> 'state' = 'PAUSED' THEN 'ROLLOUT_WAITS' ELSE 'ROLLOUT_STOPPED' END, '00000000-0000-0000-0000-000000000000'::uuid,
+           (r.rollout ->> 'id')::uuid, '', r.name, 1, r.updated_at, coalesce(r.rollout ->> 'reason', '')
+    FROM   (SELECT x.name, x.updated_at, x.rollout::jsonb AS rollout FROM servo.release_channels x WHERE x.rollout <> '') AS r
+    WHERE  r.rollout ->> 'automatic' = 'true' AND r.rollout ->> 'state' IN ('PAUSED', 'ROLLED_BACK')) AS c;
 
 -- name: OldestDue :one
 -- The due time of the most overdue config; the far future if none is due.

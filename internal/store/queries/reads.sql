@@ -249,22 +249,22 @@ LIMIT  @most::int;
 
 -- name: GetDeployment :one
 SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
-       coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active
 FROM   servo.deployments d
 JOIN   servo.workspaces w ON w.tenant_id = d.tenant_id AND w.id = d.workspace_id
 WHERE  d.tenant_id = @tenant_id::uuid AND d.id = @id::uuid;
 
 -- name: GetWorkspace :one
-SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at, w.channel
 FROM   servo.workspaces w
 WHERE  w.tenant_id = @tenant_id::uuid AND w.name = @name::text;
 
 -- name: ListWorkspaces :many
-SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at, w.channel
 FROM   servo.workspaces w
 WHERE  w.tenant_id = @tenant_id::uuid
 ORDER  BY w.name
 LIMIT  @most::int;
 
 -- name: GetTenant :one
-SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = @tenant_id::uuid;
+SELECT t.id, t.name, t.created_at, t.labels FROM servo.tenants t WHERE t.id = @tenant_id::uuid;

@@ -24,8 +24,8 @@ INSERT INTO servo.workspaces (tenant_id, id, name, version, created_at)
 VALUES (@tenant_id::uuid, @id::uuid, @name::text, @version::int, @now::timestamptz);
 
 -- name: InsertDeployment :execrows
-INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, manifest, version, created_at)
-VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @digest::text, (@manifest::text)::jsonb, @version::int, @now::timestamptz)
+INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, version, created_at)
+VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @digest::text, @version::int, @now::timestamptz)
 ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING;
 
 -- name: DeploymentByDigest :one
@@ -44,19 +44,24 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@subject_ids::uuid[]), unnest(@versio
        unnest(@schemas::smallint[]), unnest(@types::text[]), unnest(@actors::text[]), unnest(@traces::text[]), unnest(@datas::text[])::jsonb;
 
 -- name: ActiveDeployments :many
-SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id,
+SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id, w.channel, t.labels,
        t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@names::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
 JOIN   servo.tenants t ON t.id = w.tenant_id;
 
 -- name: Deployments :many
-SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest
+-- Deployments of tenants, and releases: their ids come from runs and channels.
+SELECT d.tenant_id, d.id, d.workspace_id, d.digest
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
-JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id;
+JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id
+UNION ALL
+SELECT m.tenant_id::uuid, r.id, '00000000-0000-0000-0000-000000000000'::uuid, r.digest
+FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS m
+JOIN   servo.releases r ON r.id = m.id;
 
 -- name: TenantByName :one
 SELECT id FROM servo.tenants WHERE name = @name::text;
 
 -- name: ListTenants :many
-SELECT id, name, created_at FROM servo.tenants WHERE name > @after::text ORDER BY name LIMIT @most::int;
+SELECT id, name, created_at, labels FROM servo.tenants WHERE name > @after::text ORDER BY name LIMIT @most::int;

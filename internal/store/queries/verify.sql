@@ -171,14 +171,14 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
         nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text, sqlc.narg(config_id)::uuid,
         sqlc.narg(slot_at)::timestamptz, @labels::text, sqlc.narg(start_by)::timestamptz, @start_limit_s::int, @late::bool,
-        nullif(@window_of::text, '')::jsonb)
+        nullif(@window_of::text, '')::jsonb, @released::bool)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -188,7 +188,8 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
-       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of;
+       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
+       released = excluded.released;
 
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Wrong rows were deleted before.
@@ -273,3 +274,7 @@ SELECT x.tenant_id::uuid AS tenant_id, x.day::text AS day, x.labels::text AS lab
 FROM   compared x
 WHERE  abs(coalesce(x.got, 0) - coalesce(x.want, 0)) > 0.001 + 1e-9 * abs(coalesce(x.want, 0))
 ORDER  BY x.tenant_id, x.day, x.labels, x.name;
+
+-- name: VerifyManifestDigests :many
+-- The digests of all manifests, stored or referred to.
+SELECT d.digest FROM servo.deployments d UNION SELECT r.digest FROM servo.releases r UNION SELECT m.digest FROM servo.manifests m ORDER BY 1;

@@ -33,7 +33,7 @@ func (m AlertsModel) channelsAt() string {
 // alertKinds are the options of the filter by kind.
 func alertKinds() []Option {
 	options := []Option{{"", "any"}}
-	for _, k := range []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG"} {
+	for _, k := range []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG", "ROLLOUT_STOPPED", "ROLLOUT_WAITS"} {
 		options = append(options, Option{k, Words(k)})
 	}
 	return options

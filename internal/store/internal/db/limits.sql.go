@@ -413,7 +413,7 @@ func (q *Queries) LockHolders(ctx context.Context, arg LockHoldersParams) ([]Loc
 const LockTenants = `-- name: LockTenants :many
 SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id ORDER BY 1) AS n
-JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true
+JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone, labels FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true
 `
 
 type LockTenantsRow struct {
@@ -613,7 +613,7 @@ func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, e
 const TenantQuotas = `-- name: TenantQuotas :many
 SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id) AS n
-JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
+JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone, labels FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 `
 
 type TenantQuotasRow struct {

@@ -198,13 +198,12 @@ type ServoConfigResult struct {
 }
 
 type ServoDeployment struct {
-	TenantID    uuid.UUID       `db:"tenant_id"`
-	ID          uuid.UUID       `db:"id"`
-	WorkspaceID uuid.UUID       `db:"workspace_id"`
-	Digest      string          `db:"digest"`
-	Manifest    json.RawMessage `db:"manifest"`
-	Version     int32           `db:"version"`
-	CreatedAt   time.Time       `db:"created_at"`
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Digest      string    `db:"digest"`
+	Version     int32     `db:"version"`
+	CreatedAt   time.Time `db:"created_at"`
 }
 
 type ServoDuration struct {
@@ -348,6 +347,13 @@ type ServoLiveRun struct {
 	Turn        int64      `db:"turn"`
 }
 
+type ServoManifest struct {
+	Digest string `db:"digest"`
+	Ix     int32  `db:"ix"`
+	Size   int32  `db:"size"`
+	Chunk  []byte `db:"chunk"`
+}
+
 type ServoMigrationChecksum struct {
 	Version   int64     `db:"version"`
 	Name      string    `db:"name"`
@@ -450,6 +456,46 @@ type ServoReadyQ struct {
 	Asset       string    `db:"asset"`
 }
 
+type ServoRelease struct {
+	ID        uuid.UUID  `db:"id"`
+	Name      string     `db:"name"`
+	Digest    string     `db:"digest"`
+	Note      string     `db:"note"`
+	Version   int32      `db:"version"`
+	CreatedAt time.Time  `db:"created_at"`
+	DeletedAt *time.Time `db:"deleted_at"`
+}
+
+type ServoReleaseChannel struct {
+	Name      string     `db:"name"`
+	CurrentID *uuid.UUID `db:"current_id"`
+	IsDefault bool       `db:"is_default"`
+	Rollout   string     `db:"rollout"`
+	Version   int32      `db:"version"`
+	CreatedAt time.Time  `db:"created_at"`
+	UpdatedAt time.Time  `db:"updated_at"`
+}
+
+type ServoReleaseEnd struct {
+	ID          int64     `db:"id"`
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	RunID       uuid.UUID `db:"run_id"`
+	ReleaseID   uuid.UUID `db:"release_id"`
+	ConfigID    uuid.UUID `db:"config_id"`
+	CreatedAt   time.Time `db:"created_at"`
+	State       int16     `db:"state"`
+}
+
+type ServoReleaseTotal struct {
+	TenantID  uuid.UUID `db:"tenant_id"`
+	ReleaseID uuid.UUID `db:"release_id"`
+	RolloutID uuid.UUID `db:"rollout_id"`
+	ConfigID  uuid.UUID `db:"config_id"`
+	Error     string    `db:"error"`
+	Runs      int64     `db:"runs"`
+}
+
 type ServoRetryQ struct {
 	TenantID   uuid.UUID       `db:"tenant_id"`
 	RunID      uuid.UUID       `db:"run_id"`
@@ -507,6 +553,7 @@ type ServoRun struct {
 	Late         bool            `db:"late"`
 	WindowOf     json.RawMessage `db:"window_of"`
 	Unsuccessful *int16          `db:"unsuccessful"`
+	Released     bool            `db:"released"`
 }
 
 type ServoRunDelta struct {
@@ -750,6 +797,7 @@ type ServoTenant struct {
 	MaxBackfillRuns    int32     `db:"max_backfill_runs"`
 	FairnessWeight     float64   `db:"fairness_weight"`
 	Zone               string    `db:"zone"`
+	Labels             string    `db:"labels"`
 }
 
 type ServoWaiting struct {
@@ -783,4 +831,5 @@ type ServoWorkspace struct {
 	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
 	Version            int32      `db:"version"`
 	CreatedAt          time.Time  `db:"created_at"`
+	Channel            string     `db:"channel"`
 }

@@ -57,7 +57,7 @@ func (q *Queries) ConfigRunsBound(ctx context.Context, arg ConfigRunsBoundParams
 
 const GetDeployment = `-- name: GetDeployment :one
 SELECT d.id, d.workspace_id, w.name AS workspace, d.digest, d.created_at,
-       coalesce(w.active_deployment_id = d.id, false)::bool AS active, d.manifest
+       coalesce(w.active_deployment_id = d.id, false)::bool AS active
 FROM   servo.deployments d
 JOIN   servo.workspaces w ON w.tenant_id = d.tenant_id AND w.id = d.workspace_id
 WHERE  d.tenant_id = $1::uuid AND d.id = $2::uuid
@@ -69,13 +69,12 @@ type GetDeploymentParams struct {
 }
 
 type GetDeploymentRow struct {
-	ID          uuid.UUID       `db:"id"`
-	WorkspaceID uuid.UUID       `db:"workspace_id"`
-	Workspace   string          `db:"workspace"`
-	Digest      string          `db:"digest"`
-	CreatedAt   time.Time       `db:"created_at"`
-	Active      bool            `db:"active"`
-	Manifest    json.RawMessage `db:"manifest"`
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Workspace   string    `db:"workspace"`
+	Digest      string    `db:"digest"`
+	CreatedAt   time.Time `db:"created_at"`
+	Active      bool      `db:"active"`
 }
 
 func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (GetDeploymentRow, error) {
@@ -88,13 +87,12 @@ func (q *Queries) GetDeployment(ctx context.Context, arg GetDeploymentParams) (G
 		&i.Digest,
 		&i.CreatedAt,
 		&i.Active,
-		&i.Manifest,
 	)
 	return i, err
 }
 
 const GetRun = `-- name: GetRun :one
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -150,6 +148,7 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 		&i.ServoRun.Late,
 		&i.ServoRun.WindowOf,
 		&i.ServoRun.Unsuccessful,
+		&i.ServoRun.Released,
 		&i.Workspace,
 		&i.Config,
 	)
@@ -157,24 +156,30 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (GetRunRow, erro
 }
 
 const GetTenant = `-- name: GetTenant :one
-SELECT t.id, t.name, t.created_at FROM servo.tenants t WHERE t.id = $1::uuid
+SELECT t.id, t.name, t.created_at, t.labels FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
 type GetTenantRow struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
 	CreatedAt time.Time `db:"created_at"`
+	Labels    string    `db:"labels"`
 }
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (GetTenantRow, error) {
 	row := q.db.QueryRow(ctx, GetTenant, tenantID)
 	var i GetTenantRow
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.Labels,
+	)
 	return i, err
 }
 
 const GetWorkspace = `-- name: GetWorkspace :one
-SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at, w.channel
 FROM   servo.workspaces w
 WHERE  w.tenant_id = $1::uuid AND w.name = $2::text
 `
@@ -190,6 +195,7 @@ type GetWorkspaceRow struct {
 	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
 	Version            int32      `db:"version"`
 	CreatedAt          time.Time  `db:"created_at"`
+	Channel            string     `db:"channel"`
 }
 
 func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (GetWorkspaceRow, error) {
@@ -201,12 +207,13 @@ func (q *Queries) GetWorkspace(ctx context.Context, arg GetWorkspaceParams) (Get
 		&i.ActiveDeploymentID,
 		&i.Version,
 		&i.CreatedAt,
+		&i.Channel,
 	)
 	return i, err
 }
 
 const ListConfigRuns = `-- name: ListConfigRuns :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -286,6 +293,7 @@ func (q *Queries) ListConfigRuns(ctx context.Context, arg ListConfigRunsParams) 
 			&i.ServoRun.Late,
 			&i.ServoRun.WindowOf,
 			&i.ServoRun.Unsuccessful,
+			&i.ServoRun.Released,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {
@@ -359,7 +367,7 @@ func (q *Queries) ListDeployments(ctx context.Context, arg ListDeploymentsParams
 }
 
 const ListRetries = `-- name: ListRetries :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -445,6 +453,7 @@ func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]Lis
 			&i.ServoRun.Late,
 			&i.ServoRun.WindowOf,
 			&i.ServoRun.Unsuccessful,
+			&i.ServoRun.Released,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {
@@ -460,7 +469,7 @@ func (q *Queries) ListRetries(ctx context.Context, arg ListRetriesParams) ([]Lis
 
 const ListRuns = `-- name: ListRuns :many
 
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -547,6 +556,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.ServoRun.Late,
 			&i.ServoRun.WindowOf,
 			&i.ServoRun.Unsuccessful,
+			&i.ServoRun.Released,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {
@@ -764,7 +774,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 }
 
 const ListWorkspaces = `-- name: ListWorkspaces :many
-SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at
+SELECT w.id, w.name, w.active_deployment_id, w.version, w.created_at, w.channel
 FROM   servo.workspaces w
 WHERE  w.tenant_id = $1::uuid
 ORDER  BY w.name
@@ -782,6 +792,7 @@ type ListWorkspacesRow struct {
 	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
 	Version            int32      `db:"version"`
 	CreatedAt          time.Time  `db:"created_at"`
+	Channel            string     `db:"channel"`
 }
 
 func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) ([]ListWorkspacesRow, error) {
@@ -799,6 +810,7 @@ func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) 
 			&i.ActiveDeploymentID,
 			&i.Version,
 			&i.CreatedAt,
+			&i.Channel,
 		); err != nil {
 			return nil, err
 		}

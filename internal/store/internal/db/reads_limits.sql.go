@@ -53,7 +53,7 @@ func (q *Queries) GetLock(ctx context.Context, arg GetLockParams) (GetLockRow, e
 
 const GetQuotas = `-- name: GetQuotas :one
 
-SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid
+SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone, t.labels FROM servo.tenants t WHERE t.id = $1::uuid
 `
 
 // Reads for people: quotas and locks of one tenant.
@@ -74,6 +74,7 @@ func (q *Queries) GetQuotas(ctx context.Context, tenantID uuid.UUID) (ServoTenan
 		&i.MaxBackfillRuns,
 		&i.FairnessWeight,
 		&i.Zone,
+		&i.Labels,
 	)
 	return i, err
 }

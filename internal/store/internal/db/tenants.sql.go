@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,7 +35,7 @@ func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeployment
 }
 
 const ActiveDeployments = `-- name: ActiveDeployments :many
-SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id,
+SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id, w.channel, t.labels,
        t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
@@ -54,6 +53,8 @@ type ActiveDeploymentsRow struct {
 	Name               string     `db:"name"`
 	WorkspaceID        uuid.UUID  `db:"workspace_id"`
 	ActiveDeploymentID *uuid.UUID `db:"active_deployment_id"`
+	Channel            string     `db:"channel"`
+	Labels             string     `db:"labels"`
 	MaxQueuedTasks     int32      `db:"max_queued_tasks"`
 	MaxConcurrentRuns  int32      `db:"max_concurrent_runs"`
 	MaxDailyRuns       int32      `db:"max_daily_runs"`
@@ -77,6 +78,8 @@ func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsPa
 			&i.Name,
 			&i.WorkspaceID,
 			&i.ActiveDeploymentID,
+			&i.Channel,
+			&i.Labels,
 			&i.MaxQueuedTasks,
 			&i.MaxConcurrentRuns,
 			&i.MaxDailyRuns,
@@ -112,9 +115,13 @@ func (q *Queries) DeploymentByDigest(ctx context.Context, arg DeploymentByDigest
 }
 
 const Deployments = `-- name: Deployments :many
-SELECT d.tenant_id, d.id, d.workspace_id, d.digest, d.manifest
+SELECT d.tenant_id, d.id, d.workspace_id, d.digest
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.deployments d ON d.tenant_id = n.tenant_id AND d.id = n.id
+UNION ALL
+SELECT m.tenant_id::uuid, r.id, '00000000-0000-0000-0000-000000000000'::uuid, r.digest
+FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS m
+JOIN   servo.releases r ON r.id = m.id
 `
 
 type DeploymentsParams struct {
@@ -123,13 +130,13 @@ type DeploymentsParams struct {
 }
 
 type DeploymentsRow struct {
-	TenantID    uuid.UUID       `db:"tenant_id"`
-	ID          uuid.UUID       `db:"id"`
-	WorkspaceID uuid.UUID       `db:"workspace_id"`
-	Digest      string          `db:"digest"`
-	Manifest    json.RawMessage `db:"manifest"`
+	TenantID    uuid.UUID `db:"tenant_id"`
+	ID          uuid.UUID `db:"id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Digest      string    `db:"digest"`
 }
 
+// Deployments of tenants, and releases: their ids come from runs and channels.
 func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]DeploymentsRow, error) {
 	rows, err := q.db.Query(ctx, Deployments, arg.TenantIds, arg.Ids)
 	if err != nil {
@@ -144,7 +151,6 @@ func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]Dep
 			&i.ID,
 			&i.WorkspaceID,
 			&i.Digest,
-			&i.Manifest,
 		); err != nil {
 			return nil, err
 		}
@@ -157,8 +163,8 @@ func (q *Queries) Deployments(ctx context.Context, arg DeploymentsParams) ([]Dep
 }
 
 const InsertDeployment = `-- name: InsertDeployment :execrows
-INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, manifest, version, created_at)
-VALUES ($1::uuid, $2::uuid, $3::uuid, $4::text, ($5::text)::jsonb, $6::int, $7::timestamptz)
+INSERT INTO servo.deployments (tenant_id, id, workspace_id, digest, version, created_at)
+VALUES ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::int, $6::timestamptz)
 ON CONFLICT (tenant_id, workspace_id, digest) DO NOTHING
 `
 
@@ -167,7 +173,6 @@ type InsertDeploymentParams struct {
 	ID          uuid.UUID `db:"id"`
 	WorkspaceID uuid.UUID `db:"workspace_id"`
 	Digest      string    `db:"digest"`
-	Manifest    string    `db:"manifest"`
 	Version     int32     `db:"version"`
 	Now         time.Time `db:"now"`
 }
@@ -178,7 +183,6 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 		arg.ID,
 		arg.WorkspaceID,
 		arg.Digest,
-		arg.Manifest,
 		arg.Version,
 		arg.Now,
 	)
@@ -288,7 +292,7 @@ func (q *Queries) InsertWorkspace(ctx context.Context, arg InsertWorkspaceParams
 }
 
 const ListTenants = `-- name: ListTenants :many
-SELECT id, name, created_at FROM servo.tenants WHERE name > $1::text ORDER BY name LIMIT $2::int
+SELECT id, name, created_at, labels FROM servo.tenants WHERE name > $1::text ORDER BY name LIMIT $2::int
 `
 
 type ListTenantsParams struct {
@@ -300,6 +304,7 @@ type ListTenantsRow struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
 	CreatedAt time.Time `db:"created_at"`
+	Labels    string    `db:"labels"`
 }
 
 func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]ListTenantsRow, error) {
@@ -311,7 +316,12 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Lis
 	var items []ListTenantsRow
 	for rows.Next() {
 		var i ListTenantsRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.CreatedAt); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.CreatedAt,
+			&i.Labels,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -323,7 +333,7 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Lis
 }
 
 const LockTenant = `-- name: LockTenant :one
-SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone FROM servo.tenants t WHERE t.id = $1::uuid FOR NO KEY UPDATE
+SELECT t.id, t.name, t.version, t.created_at, t.max_concurrent_tasks, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.fairness_weight, t.zone, t.labels FROM servo.tenants t WHERE t.id = $1::uuid FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (ServoTenant, error) {
@@ -343,12 +353,13 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (ServoTena
 		&i.MaxBackfillRuns,
 		&i.FairnessWeight,
 		&i.Zone,
+		&i.Labels,
 	)
 	return i, err
 }
 
 const LockWorkspace = `-- name: LockWorkspace :one
-SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at FROM servo.workspaces w WHERE w.tenant_id = $1::uuid AND w.name = $2::text FOR NO KEY UPDATE
+SELECT w.tenant_id, w.id, w.name, w.active_deployment_id, w.version, w.created_at, w.channel FROM servo.workspaces w WHERE w.tenant_id = $1::uuid AND w.name = $2::text FOR NO KEY UPDATE
 `
 
 type LockWorkspaceParams struct {
@@ -366,6 +377,7 @@ func (q *Queries) LockWorkspace(ctx context.Context, arg LockWorkspaceParams) (S
 		&i.ActiveDeploymentID,
 		&i.Version,
 		&i.CreatedAt,
+		&i.Channel,
 	)
 	return i, err
 }

@@ -222,14 +222,14 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const RepairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
         nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
         $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool,
-        nullif($33::text, '')::jsonb)
+        nullif($33::text, '')::jsonb, $34::bool)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -239,7 +239,8 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        pipeline = excluded.pipeline, trigger_type = excluded.trigger_type, triggered_by = excluded.triggered_by,
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
-       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of
+       start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
+       released = excluded.released
 `
 
 type RepairRunParams struct {
@@ -276,6 +277,7 @@ type RepairRunParams struct {
 	StartLimitS  int32      `db:"start_limit_s"`
 	Late         bool       `db:"late"`
 	WindowOf     string     `db:"window_of"`
+	Released     bool       `db:"released"`
 }
 
 // Every column from the events. The row is updated in place, never replaced: other transactions wait
@@ -315,6 +317,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.StartLimitS,
 		arg.Late,
 		arg.WindowOf,
+		arg.Released,
 	)
 	return err
 }
@@ -755,6 +758,31 @@ func (q *Queries) VerifyLedger(ctx context.Context, arg VerifyLedgerParams) ([]V
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const VerifyManifestDigests = `-- name: VerifyManifestDigests :many
+SELECT d.digest FROM servo.deployments d UNION SELECT r.digest FROM servo.releases r UNION SELECT m.digest FROM servo.manifests m ORDER BY 1
+`
+
+// The digests of all manifests, stored or referred to.
+func (q *Queries) VerifyManifestDigests(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, VerifyManifestDigests)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return nil, err
+		}
+		items = append(items, digest)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
