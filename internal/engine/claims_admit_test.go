@@ -106,7 +106,7 @@ func TestClaimsAdmit(t *testing.T) {
 		require.Equal(t, map[id.Tenant]int{b.tenant: 2, other: 2}, of)
 	})
 
-	t.Run("a worker of one tenant gets its tasks, whoever is next", func(t *testing.T) {
+	t.Run("a worker of one tenant gets its tasks, regardless of the next tenant", func(t *testing.T) {
 		t.Parallel()
 		b := setupInline(t)
 		other := b.neighbour(t)

@@ -71,7 +71,7 @@ func TestCommit(t *testing.T) {
 		require.JSONEq(t, `{"token":1}`, string(content))
 	})
 
-	t.Run("equal files have equal digests, whoever wrote them", func(t *testing.T) {
+	t.Run("equal files have equal digests, by any writer", func(t *testing.T) {
 		t.Parallel()
 		store := directory(t)
 		first, err := (&commit.Writer{Store: store}).Write(t.Context(), attempt(1), local(t, 1))
