@@ -55,10 +55,14 @@ trigger; --params takes a JSON object, or @FILE. --partition names partitions, a
 		if request.Parameters, err = params.ofManifest(cmd, manifest, request.Pipeline); err != nil {
 			return p, err
 		}
-		if request.Partitions, err = engine.SelectPartitions(divided, time.Now()); err != nil {
+		planner, err := plan.NewPlanner(manifest)
+		if err != nil {
 			return p, err
 		}
-		return plan.New(manifest, request)
+		if request.Partitions, err = engine.SelectPartitions(divided, time.Now(), planner.SchemesOf(request)); err != nil {
+			return p, err
+		}
+		return planner.Plan(request)
 	}, planTable)
 }
 

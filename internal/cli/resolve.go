@@ -17,6 +17,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/suggest"
+	divided "go.arco.dev/servo/internal/domain/partition"
 )
 
 const (
@@ -188,6 +189,9 @@ func (s *session) findTask(ctx context.Context, run, name string) (string, error
 		return "", fault.New(fault.InvalidArgument, fmt.Sprintf("%q is neither a task id nor an asset key", name), fault.Field("TASK"),
 			fault.Remedy("use an asset key namespace/name, or an id that servo tasks list shows"))
 	}
+	if asset, partition, ok := strings.Cut(strings.TrimSuffix(name, "]"), "["); ok && strings.HasSuffix(name, "]") {
+		return s.findPartition(ctx, run, asset, partition)
+	}
 	const some = 4
 	found, err := first(client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run, Asset: name, PageSize: some}), some)
 	if err != nil {
@@ -222,7 +226,20 @@ func taskName(asset, partition string) string {
 	if partition == "" {
 		return clean(asset)
 	}
-	return clean(asset) + "[" + clean(partition) + "]"
+	return clean(asset) + "[" + clean(divided.Bare(partition)) + "]"
+}
+
+// findPartition finds the task of a partition: asset[partition], as lists show it, or with the key.
+func (s *session) findPartition(ctx context.Context, run, asset, partition string) (string, error) {
+	for task, err := range client.AllTasks(ctx, s.client, &servov1.ListTasksRequest{Tenant: s.Tenant, Run: run, Asset: asset}) {
+		if err != nil {
+			return "", err
+		}
+		if task.GetPartition() == partition || divided.Bare(task.GetPartition()) == partition {
+			return task.GetId(), nil
+		}
+	}
+	return "", fault.New(fault.NotFound, fmt.Sprintf("the run has no task of %s[%s]", asset, partition), fault.Field("TASK"), fault.Remedy("list them: servo tasks list "+run))
 }
 
 // offered returns names for the completion of a shell. With a tenant it finds that first.

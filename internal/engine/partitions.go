@@ -46,7 +46,7 @@ func (t *triggerCommand) planRequest(code *deployment, facts *partitionFacts, on
 		now = facts.now
 	}
 	var err error
-	request.Partitions, err = SelectPartitions(t.Partitions, now)
+	request.Partitions, err = SelectPartitions(t.Partitions, now, code.planner.SchemesOf(request))
 	return request, err
 }
 
@@ -99,8 +99,9 @@ func (t *triggerCommand) coverPartitions(code *deployment, request *plan.Request
 	return nil
 }
 
-// SelectPartitions reads the partitions that a request names, for the planner.
-func SelectPartitions(texts []string, now time.Time) (func(*partition.Scheme) (partition.Set, error), error) {
+// SelectPartitions reads the partitions that a request names, for the planner. Schemes are those of its
+// assets.
+func SelectPartitions(texts []string, now time.Time, schemes []*partition.Scheme) (func(*partition.Scheme) (partition.Set, error), error) {
 	if len(texts) > MaxPartitionTexts {
 		return nil, fault.New(fault.LimitExceeded, fmt.Sprintf("has %d entries, the limit is %d", len(texts), MaxPartitionTexts),
 			fault.Field("partitions"), fault.Remedy("use ranges, such as date=2026-01-01..2026-03-31"), fault.Value("limit", MaxPartitionTexts))
@@ -110,6 +111,9 @@ func SelectPartitions(texts []string, now time.Time) (func(*partition.Scheme) (p
 	}
 	selection, err := partition.ParseSelection(texts...)
 	if err != nil {
+		return nil, err
+	}
+	if err := selection.Check(schemes); err != nil {
 		return nil, err
 	}
 	return func(s *partition.Scheme) (partition.Set, error) { return selection.For(s, now) }, nil

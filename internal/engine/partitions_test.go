@@ -162,7 +162,8 @@ func TestPartitions(t *testing.T) {
 		b.deploy(t, dividedText)
 		for partitions, want := range map[string]string{
 			"":                            "asset a/raw has partitions: date (daily)",
-			"region=eu":                   "names no value of date",
+			"region=eu":                   `unknown dimension "region"`,
+			"day=2020-01-01":              `unknown dimension "day"`,
 			"date=x":                      `"x" is not a value of date`,
 			"date=2020-03-01..2020-01-01": "is reversed",
 			"date=2019-12-31":             "begins before the first partition 2020-01-01",

@@ -70,6 +70,23 @@ func TestExec(t *testing.T) {
 		}, result["seen"])
 	})
 
+	t.Run("a command finds the partitions of a range", func(t *testing.T) {
+		t.Parallel()
+		got := one(t, shell(`
+			printf '{"env":"%s","seen":' "$SERVO_PARTITION_FIRST $SERVO_PARTITION_LAST" > "$SERVO_RESULT"
+			cat >> "$SERVO_RESULT"
+			printf '}' >> "$SERVO_RESULT"`, func(l *servov1.Lease) {
+			l.Partition, l.Partitions = `{"date":"2026-01-01..2026-01-02"}`, []string{`{"date":"2026-01-01"}`, `{"date":"2026-01-02"}`}
+		}))
+		require.Equal(t, "Complete", got.state, got.failure)
+		result, ok := got.result.AsInterface().(map[string]any)
+		require.True(t, ok)
+		require.Equal(t, "2026-01-01 2026-01-02", result["env"])
+		seen, ok := result["seen"].(map[string]any)
+		require.True(t, ok)
+		require.Equal(t, []any{map[string]any{"date": "2026-01-01"}, map[string]any{"date": "2026-01-02"}}, seen["partitions"])
+	})
+
 	t.Run("its output is its log, and its directory is its own", func(t *testing.T) {
 		t.Parallel()
 		got := one(t, shell(`echo to stdout; echo to stderr >&2; printf 'bad \377 byte, no newline'; pwd > "$SERVO_RESULT.dir"; printf '"%s"' "$PWD" > "$SERVO_RESULT"`))

@@ -204,6 +204,19 @@ func TestSelectionForSeveralSchemes(t *testing.T) {
 	}
 }
 
+func TestUnknownDimensionsOfSeveralSchemes(t *testing.T) {
+	t.Parallel()
+	schemes := []*Scheme{scheme(t, date), scheme(t, region)}
+	selection, err := ParseSelection("date=2026-01-01,region=eu", "2026-01-02")
+	require.NoError(t, err)
+	require.NoError(t, selection.Check(schemes))
+	selection, err = ParseSelection("date=2026-01-01", "day=2026-01-01")
+	require.NoError(t, err)
+	err = selection.Check(schemes)
+	require.ErrorContains(t, err, `partitions[1]: unknown dimension "day"`)
+	require.ErrorContains(t, err, "use one of date, region")
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for want, dimensions := range map[string][]Dimension{

@@ -76,18 +76,25 @@ func parseTerm(text string) (term, error) {
 // Empty reports whether the selection has no terms.
 func (s Selection) Empty() bool { return len(s.terms) == 0 }
 
-// Names reports which dimensions the selection names; a bare value counts as "".
-func (s Selection) Names() map[string]bool {
-	names := map[string]bool{}
-	for _, t := range s.terms {
-		if t.bare != "" {
-			names[""] = true
-		}
-		for name := range t.values {
-			names[name] = true
+// Check refuses a dimension that none of the schemes has.
+func (s Selection) Check(schemes []*Scheme) error {
+	if len(schemes) == 0 {
+		return nil
+	}
+	all := &Scheme{}
+	for _, scheme := range schemes {
+		for _, d := range scheme.dimensions {
+			if _, known := all.dimension(d.Name); !known {
+				all.dimensions = append(all.dimensions, d)
+			}
 		}
 	}
-	return names
+	for i, t := range s.terms {
+		if err := all.known(fmt.Sprintf("partitions[%d]", i), t.values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Resolve returns the partitions of a scheme that the selection names at an instant. A value of time

@@ -131,7 +131,7 @@ func unknownPath(path string, paths []string) error {
 // mergedByField reports whether a message of a spec is merged field by field. Trigger, parameters and
 // labels are replaced as a whole.
 func mergedByField(field string) bool {
-	return slices.Contains([]string{"alerts", "catchup", "depends_on", "retry"}, field)
+	return slices.Contains([]string{"alerts", "catchup", "depends_on", "partitions", "retry"}, field)
 }
 
 // specPaths are the paths that a mask may have, below the spec.

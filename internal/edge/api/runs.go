@@ -118,7 +118,7 @@ func (s runService) PlanRun(ctx context.Context, req *servov1.PlanRunRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if request.Partitions, err = engine.SelectPartitions(req.GetPartitions(), now); err != nil {
+	if request.Partitions, err = engine.SelectPartitions(req.GetPartitions(), now, active.planner.SchemesOf(request)); err != nil {
 		return nil, err
 	}
 	planned, err := active.planner.Plan(request)

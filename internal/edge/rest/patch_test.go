@@ -90,6 +90,7 @@ func patched(t *testing.T) map[string][2]any {
 		"trigger": {parsed(t, `{"interval": "15m", "anchor": "2026-01-31T12:00:00Z", "cron": "", "template": "", "expression": "", "manual": false}`), "refused"}, "timezone": {"Asia/Tokyo", "UTC"},
 		"depends_on.config": {"another", "refused"}, "depends_on.within": {"48h", "refused"}, "depends_on.wait": {"2h", nil},
 		"overlap": {"allow", "refused"}, "max_overlap": {4.0, nil}, "catchup.policy": {"none", "latest"}, "catchup.max_slots": {9.0, 100.0}, "catchup.window": {"48h", nil},
+		"partitions.max_partitions": {6.0, nil}, "partitions.values": {parsed(t, `{"region": "us"}`), nil},
 		"alerts.failures": {3.0, nil}, "alerts.medium_failures": {6.0, nil},
 		"jitter": {"1m", nil}, "max_execution": {"20m", "1h"}, "sla_start_delay": {"6m", "30m"}, "max_consecutive_failures": {9.0, 5.0},
 		"retry.max_attempts": {6.0, nil}, "retry.initial_delay": {"20s", nil}, "retry.max_delay": {"2m", nil}, "retry.multiplier": {3.0, nil}, "retry.jitter": {0.25, nil},
@@ -100,7 +101,7 @@ func patched(t *testing.T) map[string][2]any {
 // rich is a spec with a value in each field.
 const rich = `{"pipeline": "p", "labels": {"team": "a"}, "parameters": {"n": 1}, "priority": 9, "trigger": {"cron": "0 2 * * *"}, "timezone": "Europe/Berlin",
 	"depends_on": {"config": "other", "within": "26h", "wait": "1h"}, "overlap": "allow", "max_overlap": 3, "catchup": {"policy": "all", "max_slots": 7, "window": "24h"},
-	"alerts": {"failures": 2, "medium_failures": 4}, "jitter": "30s", "max_execution": "10m", "sla_start_delay": "5m", "max_consecutive_failures": 8,
+	"partitions": {"max_partitions": 5, "values": {"region": "eu"}}, "alerts": {"failures": 2, "medium_failures": 4}, "jitter": "30s", "max_execution": "10m", "sla_start_delay": "5m", "max_consecutive_failures": 8,
 	"retry": {"max_attempts": 4, "initial_delay": "10s", "max_delay": "1m", "multiplier": 2, "jitter": 0.5, "retry_on": ["NETWORK_ERROR"], "no_retry_on": ["OUT_OF_MEMORY"], "timeout_growth": 1.5, "max_deaths": 2}}`
 
 // patchWorld is a server with a config to change.
@@ -116,7 +117,7 @@ func newPatchWorld(t *testing.T) *patchWorld {
 	server := servertest.Start(t)
 	w := &patchWorld{call: callerOf(t, server), grpc: servov1.NewConfigServiceClient(server.Dial(t))}
 	w.call("POST", "/tenants", `{"name": "acme"}`, 200)
-	w.call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "none"}], "pipelines": [
+	w.call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "none", "partitions": [{"dimension": "region", "kind": "static", "values": ["eu", "us"]}]}], "pipelines": [
 		{"name": "p", "parameters": [{"name": "n", "type": "number", "default": 0}, {"name": "m", "type": "number", "default": 0}]},
 		{"name": "q", "parameters": [{"name": "n", "type": "number", "default": 0}, {"name": "m", "type": "number", "default": 0}]}]}}`, 200)
 	for _, name := range []string{"other", "another"} {
