@@ -52,7 +52,7 @@ func repeats(method string) repeat {
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
-	case "TriggerRun", "RetryRun", "TriggerConfig":
+	case "TriggerRun", "TriggerRuns", "RetryRun", "TriggerConfig":
 		return repeatByKey
 	case "CreateTenant", "CreateWorkspace", "ReleaseLock", "CreatePool", "UpdatePool", "DeletePool", "CreateSigningKey", "RotateSigningKeys",
 		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "TestAlertChannel", "DeleteAlertChannel",
@@ -94,6 +94,9 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 			if answer, ok := reply.(*servov1.TriggerRunResponse); ok && ownKey {
 				answer.RepeatedRequest = false // the repeat was ours, not the caller's
 			}
+			if answer, ok := reply.(*servov1.TriggerRunsResponse); ok && ownKey {
+				forgetOwnRepeats(req, answer)
+			}
 			return nil
 		}
 		if kind == repeatNever || attempt == maxAttempts || !worthRepeating(kind, err) || ctx.Err() != nil || c.outOfPatience(began) {
@@ -102,6 +105,20 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 		c.log.DebugContext(ctx, "repeat a call", "method", method, "attempt", attempt, "error", err)
 		if !pause(ctx, delay(attempt, err)) {
 			return err
+		}
+	}
+}
+
+// forgetOwnRepeats clears the mark of repeats for items without a key of the caller: their keys were
+// ours.
+func forgetOwnRepeats(req any, answer *servov1.TriggerRunsResponse) {
+	asked, ok := req.(*servov1.TriggerRunsRequest)
+	if !ok || len(asked.GetRuns()) != len(answer.GetRuns()) {
+		return
+	}
+	for i, item := range asked.GetRuns() {
+		if item.GetIdempotencyKey() == "" {
+			answer.Runs[i].RepeatedRequest = false
 		}
 	}
 }

@@ -63,6 +63,7 @@ func newRunsTrigger() *cobra.Command {
 		divided   []string
 		priority  int32
 		waitLock  time.Duration
+		file      string
 	)
 	cmd := newCall(spec{
 		use: "trigger [PIPELINE]", short: "Run a pipeline, or a selection of assets",
@@ -83,12 +84,19 @@ date=2026-01-01,region=eu. It is repeatable. A dimension of time must be named; 
 dimension, all values are meant if it is not. With one dimension its name may be left out.
 
 With --key a repeated command returns the same run. --wait watches until the run has
-ended, and exits with 3 if it did not succeed.`,
+ended, and exits with 3 if it did not succeed.
+
+--file creates many runs, a thousand in a call. Each line of the file is a JSON object with the
+fields pipeline, select, partitions, parameters, priority, note, wait_for_quota, queue and
+idempotency_key. A refused line does not stop the others. --key, --note and --queue apply to
+lines without their own; the key of a line is then KEY/NUMBER, counted from 0. A repeated
+command with the same keys creates no run twice.`,
 		example: `  servo runs trigger daily --param day=2026-01-31 --wait
   servo runs trigger daily --params @day.json --key daily-2026-01-31
   servo runs trigger daily --wait-lock 30s --queue
   servo runs trigger --select +gold/revenue
-  servo runs trigger daily --partition date=2026-01-01..2026-01-31,region=eu`,
+  servo runs trigger daily --partition date=2026-01-01..2026-01-31,region=eu
+  servo runs trigger --file runs.jsonl --key import-2026-01-31`,
 		tenant: true, names: []nameSource{(*session).pipelineNames},
 		flags: func(cmd *cobra.Command) {
 			f.add(cmd)
@@ -96,15 +104,30 @@ ended, and exits with 3 if it did not succeed.`,
 			addSelect(cmd, &selection)
 			addPartitions(cmd, &divided)
 			addWaitLock(cmd, &waitLock)
+			cmd.Flags().StringVar(&file, "file", "", "file of runs, one JSON object per line; - for standard input")
 			cmd.Flags().Int32Var(&priority, "priority", 0, "priority, 1 (last) to 10 (first) (default: that of the pipeline)")
 		},
 		check: func(s *session) error {
-			if len(s.args) == 0 && len(selection) == 0 {
+			if file == "" && len(s.args) == 0 && len(selection) == 0 {
 				return usageFault(s.cmd, "nothing to run: name a PIPELINE or --select assets")
+			}
+			if file == "" {
+				return nil
+			}
+			for _, other := range []string{"select", "param", "params", "partition", "wait-lock", "priority", "wait"} {
+				if s.cmd.Flags().Changed(other) {
+					return usageFault(s.cmd, "--"+other+" cannot be used with --file: set it in the lines of the file")
+				}
+			}
+			if len(s.args) > 0 {
+				return usageFault(s.cmd, "PIPELINE cannot be used with --file: set it in the lines of the file")
 			}
 			return nil
 		},
 	}, func(ctx context.Context, s *session) (err error) {
+		if file != "" {
+			return s.triggerFile(ctx, f, file)
+		}
 		req := &servov1.TriggerRunRequest{
 			Tenant: s.Tenant, Workspace: s.Workspace, Pipeline: cmp.Or(s.args...), Select: selection, Priority: priority, Note: f.note,
 			WaitForLock: waitOf(waitLock), WaitForQuota: f.queue, Queue: f.queue, Partitions: divided,

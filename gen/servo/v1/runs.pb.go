@@ -145,7 +145,7 @@ func (x RetryRunRequest_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryRunRequest_Mode.Descriptor instead.
 func (RetryRunRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{24, 0}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Run is one execution of a plan.
@@ -792,6 +792,305 @@ func (x *TriggerRunResponse) GetAlreadyRunning() bool {
 	return false
 }
 
+// TriggerRunsRequest lists runs to create.
+type TriggerRunsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The workspace of all runs. Defaults to "default".
+	Workspace     string        `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Runs          []*RunTrigger `protobuf:"bytes,3,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerRunsRequest) Reset() {
+	*x = TriggerRunsRequest{}
+	mi := &file_servo_v1_runs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerRunsRequest) ProtoMessage() {}
+
+func (x *TriggerRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerRunsRequest.ProtoReflect.Descriptor instead.
+func (*TriggerRunsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TriggerRunsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TriggerRunsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *TriggerRunsRequest) GetRuns() []*RunTrigger {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// RunTrigger is one run of TriggerRunsRequest. Its fields are those of TriggerRunRequest. An invalid
+// item is refused in its own answer.
+type RunTrigger struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Pipeline     string                 `protobuf:"bytes,1,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	Select       []string               `protobuf:"bytes,2,rep,name=select,proto3" json:"select,omitempty"`
+	Parameters   *structpb.Struct       `protobuf:"bytes,3,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Priority     int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Note         string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	Retry        *RetryPolicy           `protobuf:"bytes,6,opt,name=retry,proto3" json:"retry,omitempty"`
+	WaitForQuota bool                   `protobuf:"varint,7,opt,name=wait_for_quota,json=waitForQuota,proto3" json:"wait_for_quota,omitempty"`
+	Queue        bool                   `protobuf:"varint,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	// A repeat with the same key returns the first run. 1 to 255 printable characters of ASCII.
+	IdempotencyKey string   `protobuf:"bytes,9,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	Partitions     []string `protobuf:"bytes,10,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RunTrigger) Reset() {
+	*x = RunTrigger{}
+	mi := &file_servo_v1_runs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunTrigger) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunTrigger) ProtoMessage() {}
+
+func (x *RunTrigger) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunTrigger.ProtoReflect.Descriptor instead.
+func (*RunTrigger) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RunTrigger) GetPipeline() string {
+	if x != nil {
+		return x.Pipeline
+	}
+	return ""
+}
+
+func (x *RunTrigger) GetSelect() []string {
+	if x != nil {
+		return x.Select
+	}
+	return nil
+}
+
+func (x *RunTrigger) GetParameters() *structpb.Struct {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
+}
+
+func (x *RunTrigger) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *RunTrigger) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *RunTrigger) GetRetry() *RetryPolicy {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *RunTrigger) GetWaitForQuota() bool {
+	if x != nil {
+		return x.WaitForQuota
+	}
+	return false
+}
+
+func (x *RunTrigger) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
+func (x *RunTrigger) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *RunTrigger) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// TriggerRunsResponse has an answer for each item, in their order.
+type TriggerRunsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*TriggeredRun        `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerRunsResponse) Reset() {
+	*x = TriggerRunsResponse{}
+	mi := &file_servo_v1_runs_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerRunsResponse) ProtoMessage() {}
+
+func (x *TriggerRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerRunsResponse.ProtoReflect.Descriptor instead.
+func (*TriggerRunsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TriggerRunsResponse) GetRuns() []*TriggeredRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// TriggeredRun is the answer to one item: a run or an error.
+type TriggeredRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// The run of an earlier request with the same idempotency key.
+	RepeatedRequest bool `protobuf:"varint,2,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
+	// No run was created: this one has the same parameters, and holds the lock or gets it next.
+	AlreadyRunning bool `protobuf:"varint,3,opt,name=already_running,json=alreadyRunning,proto3" json:"already_running,omitempty"`
+	// Set if the item was refused; the other items were applied.
+	Error         *Problem `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggeredRun) Reset() {
+	*x = TriggeredRun{}
+	mi := &file_servo_v1_runs_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggeredRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggeredRun) ProtoMessage() {}
+
+func (x *TriggeredRun) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_runs_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggeredRun.ProtoReflect.Descriptor instead.
+func (*TriggeredRun) Descriptor() ([]byte, []int) {
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TriggeredRun) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *TriggeredRun) GetRepeatedRequest() bool {
+	if x != nil {
+		return x.RepeatedRequest
+	}
+	return false
+}
+
+func (x *TriggeredRun) GetAlreadyRunning() bool {
+	if x != nil {
+		return x.AlreadyRunning
+	}
+	return false
+}
+
+func (x *TriggeredRun) GetError() *Problem {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 // PlanRunRequest names a pipeline or a selection of assets.
 type PlanRunRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -812,7 +1111,7 @@ type PlanRunRequest struct {
 
 func (x *PlanRunRequest) Reset() {
 	*x = PlanRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[5]
+	mi := &file_servo_v1_runs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1123,7 @@ func (x *PlanRunRequest) String() string {
 func (*PlanRunRequest) ProtoMessage() {}
 
 func (x *PlanRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[5]
+	mi := &file_servo_v1_runs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1136,7 @@ func (x *PlanRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRunRequest.ProtoReflect.Descriptor instead.
 func (*PlanRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{5}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlanRunRequest) GetTenant() string {
@@ -895,7 +1194,7 @@ type PlanRunResponse struct {
 
 func (x *PlanRunResponse) Reset() {
 	*x = PlanRunResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[6]
+	mi := &file_servo_v1_runs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1206,7 @@ func (x *PlanRunResponse) String() string {
 func (*PlanRunResponse) ProtoMessage() {}
 
 func (x *PlanRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[6]
+	mi := &file_servo_v1_runs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1219,7 @@ func (x *PlanRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRunResponse.ProtoReflect.Descriptor instead.
 func (*PlanRunResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{6}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlanRunResponse) GetFingerprint() string {
@@ -966,7 +1265,7 @@ type PlannedTask struct {
 
 func (x *PlannedTask) Reset() {
 	*x = PlannedTask{}
-	mi := &file_servo_v1_runs_proto_msgTypes[7]
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1277,7 @@ func (x *PlannedTask) String() string {
 func (*PlannedTask) ProtoMessage() {}
 
 func (x *PlannedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[7]
+	mi := &file_servo_v1_runs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1290,7 @@ func (x *PlannedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedTask.ProtoReflect.Descriptor instead.
 func (*PlannedTask) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{7}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlannedTask) GetIndex() int32 {
@@ -1058,7 +1357,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[8]
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1369,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[8]
+	mi := &file_servo_v1_runs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1382,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{8}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRunsRequest) GetTenant() string {
@@ -1168,7 +1467,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[9]
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1479,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[9]
+	mi := &file_servo_v1_runs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1492,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{9}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1227,7 +1526,7 @@ type ListLateRunsRequest struct {
 
 func (x *ListLateRunsRequest) Reset() {
 	*x = ListLateRunsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1538,7 @@ func (x *ListLateRunsRequest) String() string {
 func (*ListLateRunsRequest) ProtoMessage() {}
 
 func (x *ListLateRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[10]
+	mi := &file_servo_v1_runs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1551,7 @@ func (x *ListLateRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLateRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListLateRunsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{10}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListLateRunsRequest) GetTenant() string {
@@ -1295,7 +1594,7 @@ type ListLateRunsResponse struct {
 
 func (x *ListLateRunsResponse) Reset() {
 	*x = ListLateRunsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1606,7 @@ func (x *ListLateRunsResponse) String() string {
 func (*ListLateRunsResponse) ProtoMessage() {}
 
 func (x *ListLateRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[11]
+	mi := &file_servo_v1_runs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1619,7 @@ func (x *ListLateRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLateRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListLateRunsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{11}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListLateRunsResponse) GetRuns() []*LateRun {
@@ -1349,7 +1648,7 @@ type LateRun struct {
 
 func (x *LateRun) Reset() {
 	*x = LateRun{}
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1660,7 @@ func (x *LateRun) String() string {
 func (*LateRun) ProtoMessage() {}
 
 func (x *LateRun) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[12]
+	mi := &file_servo_v1_runs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1673,7 @@ func (x *LateRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LateRun.ProtoReflect.Descriptor instead.
 func (*LateRun) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{12}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LateRun) GetRun() *Run {
@@ -1408,7 +1707,7 @@ type ListRunningRunsRequest struct {
 
 func (x *ListRunningRunsRequest) Reset() {
 	*x = ListRunningRunsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1719,7 @@ func (x *ListRunningRunsRequest) String() string {
 func (*ListRunningRunsRequest) ProtoMessage() {}
 
 func (x *ListRunningRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[13]
+	mi := &file_servo_v1_runs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1732,7 @@ func (x *ListRunningRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunningRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunningRunsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{13}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRunningRunsRequest) GetTenant() string {
@@ -1476,7 +1775,7 @@ type ListRunningRunsResponse struct {
 
 func (x *ListRunningRunsResponse) Reset() {
 	*x = ListRunningRunsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1787,7 @@ func (x *ListRunningRunsResponse) String() string {
 func (*ListRunningRunsResponse) ProtoMessage() {}
 
 func (x *ListRunningRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[14]
+	mi := &file_servo_v1_runs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1800,7 @@ func (x *ListRunningRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunningRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunningRunsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{14}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRunningRunsResponse) GetRuns() []*RunningRun {
@@ -1535,7 +1834,7 @@ type RunningRun struct {
 
 func (x *RunningRun) Reset() {
 	*x = RunningRun{}
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1846,7 @@ func (x *RunningRun) String() string {
 func (*RunningRun) ProtoMessage() {}
 
 func (x *RunningRun) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[15]
+	mi := &file_servo_v1_runs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1859,7 @@ func (x *RunningRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningRun.ProtoReflect.Descriptor instead.
 func (*RunningRun) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunningRun) GetRun() *Run {
@@ -1609,7 +1908,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1920,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[16]
+	mi := &file_servo_v1_runs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1933,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetRunRequest) GetTenant() string {
@@ -1662,7 +1961,7 @@ type GetRunGraphRequest struct {
 
 func (x *GetRunGraphRequest) Reset() {
 	*x = GetRunGraphRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1973,7 @@ func (x *GetRunGraphRequest) String() string {
 func (*GetRunGraphRequest) ProtoMessage() {}
 
 func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[17]
+	mi := &file_servo_v1_runs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1986,7 @@ func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{17}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetRunGraphRequest) GetTenant() string {
@@ -1722,7 +2021,7 @@ type RunGraph struct {
 
 func (x *RunGraph) Reset() {
 	*x = RunGraph{}
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +2033,7 @@ func (x *RunGraph) String() string {
 func (*RunGraph) ProtoMessage() {}
 
 func (x *RunGraph) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[18]
+	mi := &file_servo_v1_runs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +2046,7 @@ func (x *RunGraph) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunGraph.ProtoReflect.Descriptor instead.
 func (*RunGraph) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{18}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunGraph) GetRun() *Run {
@@ -1819,7 +2118,7 @@ type GraphNode struct {
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_servo_v1_runs_proto_msgTypes[19]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2130,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[19]
+	mi := &file_servo_v1_runs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2143,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{19}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GraphNode) GetTask() string {
@@ -1965,7 +2264,7 @@ type GraphEdge struct {
 
 func (x *GraphEdge) Reset() {
 	*x = GraphEdge{}
-	mi := &file_servo_v1_runs_proto_msgTypes[20]
+	mi := &file_servo_v1_runs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2276,7 @@ func (x *GraphEdge) String() string {
 func (*GraphEdge) ProtoMessage() {}
 
 func (x *GraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[20]
+	mi := &file_servo_v1_runs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2289,7 @@ func (x *GraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphEdge.ProtoReflect.Descriptor instead.
 func (*GraphEdge) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{20}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphEdge) GetFrom() int32 {
@@ -2022,7 +2321,7 @@ type GraphGroup struct {
 
 func (x *GraphGroup) Reset() {
 	*x = GraphGroup{}
-	mi := &file_servo_v1_runs_proto_msgTypes[21]
+	mi := &file_servo_v1_runs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2333,7 @@ func (x *GraphGroup) String() string {
 func (*GraphGroup) ProtoMessage() {}
 
 func (x *GraphGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[21]
+	mi := &file_servo_v1_runs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2346,7 @@ func (x *GraphGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphGroup.ProtoReflect.Descriptor instead.
 func (*GraphGroup) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{21}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GraphGroup) GetAsset() string {
@@ -2089,7 +2388,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[22]
+	mi := &file_servo_v1_runs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2400,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[22]
+	mi := &file_servo_v1_runs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2413,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{22}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainRunRequest) GetTenant() string {
@@ -2144,7 +2443,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[23]
+	mi := &file_servo_v1_runs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2455,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[23]
+	mi := &file_servo_v1_runs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2468,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{23}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelRunRequest) GetTenant() string {
@@ -2213,7 +2512,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[24]
+	mi := &file_servo_v1_runs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2524,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[24]
+	mi := &file_servo_v1_runs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2537,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{24}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryRunRequest) GetTenant() string {
@@ -2312,7 +2611,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_servo_v1_runs_proto_msgTypes[25]
+	mi := &file_servo_v1_runs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2623,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[25]
+	mi := &file_servo_v1_runs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2636,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{25}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetId() string {
@@ -2411,7 +2710,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[26]
+	mi := &file_servo_v1_runs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2722,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[26]
+	mi := &file_servo_v1_runs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2735,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{26}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListRunEventsRequest) GetTenant() string {
@@ -2479,7 +2778,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[27]
+	mi := &file_servo_v1_runs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2790,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[27]
+	mi := &file_servo_v1_runs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2803,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{27}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -2534,7 +2833,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_servo_v1_runs_proto_msgTypes[28]
+	mi := &file_servo_v1_runs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2845,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[28]
+	mi := &file_servo_v1_runs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2858,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{28}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchRunRequest) GetTenant() string {
@@ -2597,7 +2896,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_servo_v1_runs_proto_msgTypes[29]
+	mi := &file_servo_v1_runs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2908,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_runs_proto_msgTypes[29]
+	mi := &file_servo_v1_runs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2921,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_runs_proto_rawDescGZIP(), []int{29}
+	return file_servo_v1_runs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchRunResponse) GetMessage() isWatchRunResponse_Message {
@@ -2671,7 +2970,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xe0\b\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16servo/v1/problem.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xe0\b\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -2761,7 +3060,35 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x12TriggerRunResponse\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.servo.v1.RunR\x03run\x12)\n" +
 	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\x12'\n" +
-	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\"\x97\x02\n" +
+	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\"\x95\x01\n" +
+	"\x12TriggerRunsRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
+	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x125\n" +
+	"\x04runs\x18\x03 \x03(\v2\x14.servo.v1.RunTriggerB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04runs\"\xf7\x02\n" +
+	"\n" +
+	"RunTrigger\x12\x1a\n" +
+	"\bpipeline\x18\x01 \x01(\tR\bpipeline\x12!\n" +
+	"\x06select\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06select\x127\n" +
+	"\n" +
+	"parameters\x18\x03 \x01(\v2\x17.google.protobuf.StructR\n" +
+	"parameters\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\x12+\n" +
+	"\x05retry\x18\x06 \x01(\v2\x15.servo.v1.RetryPolicyR\x05retry\x12$\n" +
+	"\x0ewait_for_quota\x18\a \x01(\bR\fwaitForQuota\x12\x14\n" +
+	"\x05queue\x18\b \x01(\bR\x05queue\x12'\n" +
+	"\x0fidempotency_key\x18\t \x01(\tR\x0eidempotencyKey\x12/\n" +
+	"\n" +
+	"partitions\x18\n" +
+	" \x03(\tB\x0f\xbaH\f\x92\x01\t\x10d\"\x05r\x03(\xe8\aR\n" +
+	"partitions\"A\n" +
+	"\x13TriggerRunsResponse\x12*\n" +
+	"\x04runs\x18\x01 \x03(\v2\x16.servo.v1.TriggeredRunR\x04runs\"\x9d\x01\n" +
+	"\fTriggeredRun\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12)\n" +
+	"\x10repeated_request\x18\x02 \x01(\bR\x0frepeatedRequest\x12'\n" +
+	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\x12'\n" +
+	"\x05error\x18\x04 \x01(\v2\x11.servo.v1.ProblemR\x05error\"\x97\x02\n" +
 	"\x0ePlanRunRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12#\n" +
@@ -2926,12 +3253,12 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\x10WatchRunResponse\x12'\n" +
 	"\x05event\x18\x01 \x01(\v2\x0f.servo.v1.EventH\x00R\x05event\x12!\n" +
 	"\x03end\x18\x02 \x01(\v2\r.servo.v1.RunH\x00R\x03endB\t\n" +
-	"\amessage2\xe0\n" +
-	"\n" +
+	"\amessage2\xda\v\n" +
 	"\n" +
 	"RunService\x12m\n" +
 	"\n" +
-	"TriggerRun\x12\x1b.servo.v1.TriggerRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tenants/{tenant}/runs\x12i\n" +
+	"TriggerRun\x12\x1b.servo.v1.TriggerRunRequest\x1a\x1c.servo.v1.TriggerRunResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tenants/{tenant}/runs\x12x\n" +
+	"\vTriggerRuns\x12\x1c.servo.v1.TriggerRunsRequest\x1a\x1d.servo.v1.TriggerRunsResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/tenants/{tenant}/runs:trigger\x12i\n" +
 	"\aPlanRun\x12\x18.servo.v1.PlanRunRequest\x1a\x19.servo.v1.PlanRunResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/tenants/{tenant}/runs:plan\x12p\n" +
 	"\bListRuns\x12\x19.servo.v1.ListRunsRequest\x1a\x1a.servo.v1.ListRunsResponse\"-\x82\xd3\xe4\x93\x02'Z\n" +
 	"\x12\b/v1/runs\x12\x19/v1/tenants/{tenant}/runs\x12\x86\x01\n" +
@@ -2959,7 +3286,7 @@ func file_servo_v1_runs_proto_rawDescGZIP() []byte {
 }
 
 var file_servo_v1_runs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_servo_v1_runs_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_servo_v1_runs_proto_goTypes = []any{
 	(Run_State)(0),                  // 0: servo.v1.Run.State
 	(RetryRunRequest_Mode)(0),       // 1: servo.v1.RetryRunRequest.Mode
@@ -2968,115 +3295,127 @@ var file_servo_v1_runs_proto_goTypes = []any{
 	(*RetryPolicy)(nil),             // 4: servo.v1.RetryPolicy
 	(*TriggerRunRequest)(nil),       // 5: servo.v1.TriggerRunRequest
 	(*TriggerRunResponse)(nil),      // 6: servo.v1.TriggerRunResponse
-	(*PlanRunRequest)(nil),          // 7: servo.v1.PlanRunRequest
-	(*PlanRunResponse)(nil),         // 8: servo.v1.PlanRunResponse
-	(*PlannedTask)(nil),             // 9: servo.v1.PlannedTask
-	(*ListRunsRequest)(nil),         // 10: servo.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 11: servo.v1.ListRunsResponse
-	(*ListLateRunsRequest)(nil),     // 12: servo.v1.ListLateRunsRequest
-	(*ListLateRunsResponse)(nil),    // 13: servo.v1.ListLateRunsResponse
-	(*LateRun)(nil),                 // 14: servo.v1.LateRun
-	(*ListRunningRunsRequest)(nil),  // 15: servo.v1.ListRunningRunsRequest
-	(*ListRunningRunsResponse)(nil), // 16: servo.v1.ListRunningRunsResponse
-	(*RunningRun)(nil),              // 17: servo.v1.RunningRun
-	(*GetRunRequest)(nil),           // 18: servo.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),      // 19: servo.v1.GetRunGraphRequest
-	(*RunGraph)(nil),                // 20: servo.v1.RunGraph
-	(*GraphNode)(nil),               // 21: servo.v1.GraphNode
-	(*GraphEdge)(nil),               // 22: servo.v1.GraphEdge
-	(*GraphGroup)(nil),              // 23: servo.v1.GraphGroup
-	(*ExplainRunRequest)(nil),       // 24: servo.v1.ExplainRunRequest
-	(*CancelRunRequest)(nil),        // 25: servo.v1.CancelRunRequest
-	(*RetryRunRequest)(nil),         // 26: servo.v1.RetryRunRequest
-	(*Event)(nil),                   // 27: servo.v1.Event
-	(*ListRunEventsRequest)(nil),    // 28: servo.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil),   // 29: servo.v1.ListRunEventsResponse
-	(*WatchRunRequest)(nil),         // 30: servo.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),        // 31: servo.v1.WatchRunResponse
-	nil,                             // 32: servo.v1.GraphGroup.StatesEntry
-	(*structpb.Struct)(nil),         // 33: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),   // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 35: google.protobuf.Duration
-	(*Progress)(nil),                // 36: servo.v1.Progress
-	(Task_State)(0),                 // 37: servo.v1.Task.State
-	(*Explanation)(nil),             // 38: servo.v1.Explanation
+	(*TriggerRunsRequest)(nil),      // 7: servo.v1.TriggerRunsRequest
+	(*RunTrigger)(nil),              // 8: servo.v1.RunTrigger
+	(*TriggerRunsResponse)(nil),     // 9: servo.v1.TriggerRunsResponse
+	(*TriggeredRun)(nil),            // 10: servo.v1.TriggeredRun
+	(*PlanRunRequest)(nil),          // 11: servo.v1.PlanRunRequest
+	(*PlanRunResponse)(nil),         // 12: servo.v1.PlanRunResponse
+	(*PlannedTask)(nil),             // 13: servo.v1.PlannedTask
+	(*ListRunsRequest)(nil),         // 14: servo.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 15: servo.v1.ListRunsResponse
+	(*ListLateRunsRequest)(nil),     // 16: servo.v1.ListLateRunsRequest
+	(*ListLateRunsResponse)(nil),    // 17: servo.v1.ListLateRunsResponse
+	(*LateRun)(nil),                 // 18: servo.v1.LateRun
+	(*ListRunningRunsRequest)(nil),  // 19: servo.v1.ListRunningRunsRequest
+	(*ListRunningRunsResponse)(nil), // 20: servo.v1.ListRunningRunsResponse
+	(*RunningRun)(nil),              // 21: servo.v1.RunningRun
+	(*GetRunRequest)(nil),           // 22: servo.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),      // 23: servo.v1.GetRunGraphRequest
+	(*RunGraph)(nil),                // 24: servo.v1.RunGraph
+	(*GraphNode)(nil),               // 25: servo.v1.GraphNode
+	(*GraphEdge)(nil),               // 26: servo.v1.GraphEdge
+	(*GraphGroup)(nil),              // 27: servo.v1.GraphGroup
+	(*ExplainRunRequest)(nil),       // 28: servo.v1.ExplainRunRequest
+	(*CancelRunRequest)(nil),        // 29: servo.v1.CancelRunRequest
+	(*RetryRunRequest)(nil),         // 30: servo.v1.RetryRunRequest
+	(*Event)(nil),                   // 31: servo.v1.Event
+	(*ListRunEventsRequest)(nil),    // 32: servo.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil),   // 33: servo.v1.ListRunEventsResponse
+	(*WatchRunRequest)(nil),         // 34: servo.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),        // 35: servo.v1.WatchRunResponse
+	nil,                             // 36: servo.v1.GraphGroup.StatesEntry
+	(*structpb.Struct)(nil),         // 37: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
+	(*Problem)(nil),                 // 40: servo.v1.Problem
+	(*Progress)(nil),                // 41: servo.v1.Progress
+	(Task_State)(0),                 // 42: servo.v1.Task.State
+	(*Explanation)(nil),             // 43: servo.v1.Explanation
 }
 var file_servo_v1_runs_proto_depIdxs = []int32{
 	0,  // 0: servo.v1.Run.state:type_name -> servo.v1.Run.State
-	33, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
-	34, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	34, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	34, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	37, // 1: servo.v1.Run.parameters:type_name -> google.protobuf.Struct
+	38, // 2: servo.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	38, // 3: servo.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	38, // 4: servo.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
 	3,  // 5: servo.v1.Run.tasks:type_name -> servo.v1.TaskCounts
-	34, // 6: servo.v1.Run.slot:type_name -> google.protobuf.Timestamp
-	34, // 7: servo.v1.Run.start_by:type_name -> google.protobuf.Timestamp
-	34, // 8: servo.v1.Run.interval_start:type_name -> google.protobuf.Timestamp
-	34, // 9: servo.v1.Run.interval_end:type_name -> google.protobuf.Timestamp
-	35, // 10: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
-	35, // 11: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	33, // 12: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
+	38, // 6: servo.v1.Run.slot:type_name -> google.protobuf.Timestamp
+	38, // 7: servo.v1.Run.start_by:type_name -> google.protobuf.Timestamp
+	38, // 8: servo.v1.Run.interval_start:type_name -> google.protobuf.Timestamp
+	38, // 9: servo.v1.Run.interval_end:type_name -> google.protobuf.Timestamp
+	39, // 10: servo.v1.RetryPolicy.initial_delay:type_name -> google.protobuf.Duration
+	39, // 11: servo.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	37, // 12: servo.v1.TriggerRunRequest.parameters:type_name -> google.protobuf.Struct
 	4,  // 13: servo.v1.TriggerRunRequest.retry:type_name -> servo.v1.RetryPolicy
-	35, // 14: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
+	39, // 14: servo.v1.TriggerRunRequest.wait_for_lock:type_name -> google.protobuf.Duration
 	2,  // 15: servo.v1.TriggerRunResponse.run:type_name -> servo.v1.Run
-	33, // 16: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
-	33, // 17: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
-	9,  // 18: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
-	0,  // 19: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
-	34, // 20: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
-	34, // 21: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
-	2,  // 22: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
-	14, // 23: servo.v1.ListLateRunsResponse.runs:type_name -> servo.v1.LateRun
-	2,  // 24: servo.v1.LateRun.run:type_name -> servo.v1.Run
-	35, // 25: servo.v1.LateRun.delay:type_name -> google.protobuf.Duration
-	17, // 26: servo.v1.ListRunningRunsResponse.runs:type_name -> servo.v1.RunningRun
-	2,  // 27: servo.v1.RunningRun.run:type_name -> servo.v1.Run
-	36, // 28: servo.v1.RunningRun.progress:type_name -> servo.v1.Progress
-	34, // 29: servo.v1.RunningRun.reported_at:type_name -> google.protobuf.Timestamp
-	2,  // 30: servo.v1.RunGraph.run:type_name -> servo.v1.Run
-	21, // 31: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
-	22, // 32: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
-	23, // 33: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
-	37, // 34: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
-	34, // 35: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
-	34, // 36: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
-	34, // 37: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
-	34, // 38: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 39: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
-	1,  // 40: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
-	34, // 41: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
-	33, // 42: servo.v1.Event.data:type_name -> google.protobuf.Struct
-	27, // 43: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
-	27, // 44: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
-	2,  // 45: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
-	5,  // 46: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
-	7,  // 47: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
-	10, // 48: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
-	12, // 49: servo.v1.RunService.ListLateRuns:input_type -> servo.v1.ListLateRunsRequest
-	15, // 50: servo.v1.RunService.ListRunningRuns:input_type -> servo.v1.ListRunningRunsRequest
-	18, // 51: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
-	19, // 52: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
-	24, // 53: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
-	25, // 54: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
-	26, // 55: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
-	28, // 56: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
-	30, // 57: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
-	6,  // 58: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
-	8,  // 59: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
-	11, // 60: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
-	13, // 61: servo.v1.RunService.ListLateRuns:output_type -> servo.v1.ListLateRunsResponse
-	16, // 62: servo.v1.RunService.ListRunningRuns:output_type -> servo.v1.ListRunningRunsResponse
-	2,  // 63: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
-	20, // 64: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
-	38, // 65: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
-	2,  // 66: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
-	6,  // 67: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
-	29, // 68: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
-	31, // 69: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
-	58, // [58:70] is the sub-list for method output_type
-	46, // [46:58] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	8,  // 16: servo.v1.TriggerRunsRequest.runs:type_name -> servo.v1.RunTrigger
+	37, // 17: servo.v1.RunTrigger.parameters:type_name -> google.protobuf.Struct
+	4,  // 18: servo.v1.RunTrigger.retry:type_name -> servo.v1.RetryPolicy
+	10, // 19: servo.v1.TriggerRunsResponse.runs:type_name -> servo.v1.TriggeredRun
+	40, // 20: servo.v1.TriggeredRun.error:type_name -> servo.v1.Problem
+	37, // 21: servo.v1.PlanRunRequest.parameters:type_name -> google.protobuf.Struct
+	37, // 22: servo.v1.PlanRunResponse.parameters:type_name -> google.protobuf.Struct
+	13, // 23: servo.v1.PlanRunResponse.tasks:type_name -> servo.v1.PlannedTask
+	0,  // 24: servo.v1.ListRunsRequest.state:type_name -> servo.v1.Run.State
+	38, // 25: servo.v1.ListRunsRequest.from:type_name -> google.protobuf.Timestamp
+	38, // 26: servo.v1.ListRunsRequest.to:type_name -> google.protobuf.Timestamp
+	2,  // 27: servo.v1.ListRunsResponse.runs:type_name -> servo.v1.Run
+	18, // 28: servo.v1.ListLateRunsResponse.runs:type_name -> servo.v1.LateRun
+	2,  // 29: servo.v1.LateRun.run:type_name -> servo.v1.Run
+	39, // 30: servo.v1.LateRun.delay:type_name -> google.protobuf.Duration
+	21, // 31: servo.v1.ListRunningRunsResponse.runs:type_name -> servo.v1.RunningRun
+	2,  // 32: servo.v1.RunningRun.run:type_name -> servo.v1.Run
+	41, // 33: servo.v1.RunningRun.progress:type_name -> servo.v1.Progress
+	38, // 34: servo.v1.RunningRun.reported_at:type_name -> google.protobuf.Timestamp
+	2,  // 35: servo.v1.RunGraph.run:type_name -> servo.v1.Run
+	25, // 36: servo.v1.RunGraph.nodes:type_name -> servo.v1.GraphNode
+	26, // 37: servo.v1.RunGraph.edges:type_name -> servo.v1.GraphEdge
+	27, // 38: servo.v1.RunGraph.groups:type_name -> servo.v1.GraphGroup
+	42, // 39: servo.v1.GraphNode.state:type_name -> servo.v1.Task.State
+	38, // 40: servo.v1.GraphNode.since:type_name -> google.protobuf.Timestamp
+	38, // 41: servo.v1.GraphNode.queued_at:type_name -> google.protobuf.Timestamp
+	38, // 42: servo.v1.GraphNode.started_at:type_name -> google.protobuf.Timestamp
+	38, // 43: servo.v1.GraphNode.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 44: servo.v1.GraphGroup.states:type_name -> servo.v1.GraphGroup.StatesEntry
+	1,  // 45: servo.v1.RetryRunRequest.mode:type_name -> servo.v1.RetryRunRequest.Mode
+	38, // 46: servo.v1.Event.recorded_at:type_name -> google.protobuf.Timestamp
+	37, // 47: servo.v1.Event.data:type_name -> google.protobuf.Struct
+	31, // 48: servo.v1.ListRunEventsResponse.events:type_name -> servo.v1.Event
+	31, // 49: servo.v1.WatchRunResponse.event:type_name -> servo.v1.Event
+	2,  // 50: servo.v1.WatchRunResponse.end:type_name -> servo.v1.Run
+	5,  // 51: servo.v1.RunService.TriggerRun:input_type -> servo.v1.TriggerRunRequest
+	7,  // 52: servo.v1.RunService.TriggerRuns:input_type -> servo.v1.TriggerRunsRequest
+	11, // 53: servo.v1.RunService.PlanRun:input_type -> servo.v1.PlanRunRequest
+	14, // 54: servo.v1.RunService.ListRuns:input_type -> servo.v1.ListRunsRequest
+	16, // 55: servo.v1.RunService.ListLateRuns:input_type -> servo.v1.ListLateRunsRequest
+	19, // 56: servo.v1.RunService.ListRunningRuns:input_type -> servo.v1.ListRunningRunsRequest
+	22, // 57: servo.v1.RunService.GetRun:input_type -> servo.v1.GetRunRequest
+	23, // 58: servo.v1.RunService.GetRunGraph:input_type -> servo.v1.GetRunGraphRequest
+	28, // 59: servo.v1.RunService.ExplainRun:input_type -> servo.v1.ExplainRunRequest
+	29, // 60: servo.v1.RunService.CancelRun:input_type -> servo.v1.CancelRunRequest
+	30, // 61: servo.v1.RunService.RetryRun:input_type -> servo.v1.RetryRunRequest
+	32, // 62: servo.v1.RunService.ListRunEvents:input_type -> servo.v1.ListRunEventsRequest
+	34, // 63: servo.v1.RunService.WatchRun:input_type -> servo.v1.WatchRunRequest
+	6,  // 64: servo.v1.RunService.TriggerRun:output_type -> servo.v1.TriggerRunResponse
+	9,  // 65: servo.v1.RunService.TriggerRuns:output_type -> servo.v1.TriggerRunsResponse
+	12, // 66: servo.v1.RunService.PlanRun:output_type -> servo.v1.PlanRunResponse
+	15, // 67: servo.v1.RunService.ListRuns:output_type -> servo.v1.ListRunsResponse
+	17, // 68: servo.v1.RunService.ListLateRuns:output_type -> servo.v1.ListLateRunsResponse
+	20, // 69: servo.v1.RunService.ListRunningRuns:output_type -> servo.v1.ListRunningRunsResponse
+	2,  // 70: servo.v1.RunService.GetRun:output_type -> servo.v1.Run
+	24, // 71: servo.v1.RunService.GetRunGraph:output_type -> servo.v1.RunGraph
+	43, // 72: servo.v1.RunService.ExplainRun:output_type -> servo.v1.Explanation
+	2,  // 73: servo.v1.RunService.CancelRun:output_type -> servo.v1.Run
+	6,  // 74: servo.v1.RunService.RetryRun:output_type -> servo.v1.TriggerRunResponse
+	33, // 75: servo.v1.RunService.ListRunEvents:output_type -> servo.v1.ListRunEventsResponse
+	35, // 76: servo.v1.RunService.WatchRun:output_type -> servo.v1.WatchRunResponse
+	64, // [64:77] is the sub-list for method output_type
+	51, // [51:64] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_runs_proto_init() }
@@ -3084,9 +3423,10 @@ func file_servo_v1_runs_proto_init() {
 	if File_servo_v1_runs_proto != nil {
 		return
 	}
+	file_servo_v1_problem_proto_init()
 	file_servo_v1_tasks_proto_init()
 	file_servo_v1_why_proto_init()
-	file_servo_v1_runs_proto_msgTypes[29].OneofWrappers = []any{
+	file_servo_v1_runs_proto_msgTypes[33].OneofWrappers = []any{
 		(*WatchRunResponse_Event)(nil),
 		(*WatchRunResponse_End)(nil),
 	}
@@ -3096,7 +3436,7 @@ func file_servo_v1_runs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_runs_proto_rawDesc), len(file_servo_v1_runs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	RunService_TriggerRun_FullMethodName      = "/servo.v1.RunService/TriggerRun"
+	RunService_TriggerRuns_FullMethodName     = "/servo.v1.RunService/TriggerRuns"
 	RunService_PlanRun_FullMethodName         = "/servo.v1.RunService/PlanRun"
 	RunService_ListRuns_FullMethodName        = "/servo.v1.RunService/ListRuns"
 	RunService_ListLateRuns_FullMethodName    = "/servo.v1.RunService/ListLateRuns"
@@ -43,6 +44,11 @@ type RunServiceClient interface {
 	// active deployment. The header Idempotency-Key (or the metadata idempotency-key) makes a
 	// repeat return the first run.
 	TriggerRun(ctx context.Context, in *TriggerRunRequest, opts ...grpc.CallOption) (*TriggerRunResponse, error)
+	// TriggerRuns creates up to 1,000 runs of the workspace's active deployment. Each item has its own
+	// answer and its own idempotency key. The header Idempotency-Key gives each item without a key one
+	// that ends with the item's index, so that the whole call can be repeated. The call counts once
+	// against the rate limit of triggers; every run counts against the quotas of the tenant.
+	TriggerRuns(ctx context.Context, in *TriggerRunsRequest, opts ...grpc.CallOption) (*TriggerRunsResponse, error)
 	// PlanRun returns the plan of a trigger without running it.
 	PlanRun(ctx context.Context, in *PlanRunRequest, opts ...grpc.CallOption) (*PlanRunResponse, error)
 	// ListRuns lists runs, the newest first; without a tenant the runs of all tenants. Across tenants a
@@ -89,6 +95,16 @@ func (c *runServiceClient) TriggerRun(ctx context.Context, in *TriggerRunRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TriggerRunResponse)
 	err := c.cc.Invoke(ctx, RunService_TriggerRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) TriggerRuns(ctx context.Context, in *TriggerRunsRequest, opts ...grpc.CallOption) (*TriggerRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TriggerRunsResponse)
+	err := c.cc.Invoke(ctx, RunService_TriggerRuns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +240,11 @@ type RunServiceServer interface {
 	// active deployment. The header Idempotency-Key (or the metadata idempotency-key) makes a
 	// repeat return the first run.
 	TriggerRun(context.Context, *TriggerRunRequest) (*TriggerRunResponse, error)
+	// TriggerRuns creates up to 1,000 runs of the workspace's active deployment. Each item has its own
+	// answer and its own idempotency key. The header Idempotency-Key gives each item without a key one
+	// that ends with the item's index, so that the whole call can be repeated. The call counts once
+	// against the rate limit of triggers; every run counts against the quotas of the tenant.
+	TriggerRuns(context.Context, *TriggerRunsRequest) (*TriggerRunsResponse, error)
 	// PlanRun returns the plan of a trigger without running it.
 	PlanRun(context.Context, *PlanRunRequest) (*PlanRunResponse, error)
 	// ListRuns lists runs, the newest first; without a tenant the runs of all tenants. Across tenants a
@@ -267,6 +288,9 @@ type UnimplementedRunServiceServer struct{}
 
 func (UnimplementedRunServiceServer) TriggerRun(context.Context, *TriggerRunRequest) (*TriggerRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TriggerRun not implemented")
+}
+func (UnimplementedRunServiceServer) TriggerRuns(context.Context, *TriggerRunsRequest) (*TriggerRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TriggerRuns not implemented")
 }
 func (UnimplementedRunServiceServer) PlanRun(context.Context, *PlanRunRequest) (*PlanRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanRun not implemented")
@@ -335,6 +359,24 @@ func _RunService_TriggerRun_Handler(srv interface{}, ctx context.Context, dec fu
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).TriggerRun(ctx, req.(*TriggerRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_TriggerRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TriggerRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).TriggerRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_TriggerRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).TriggerRuns(ctx, req.(*TriggerRunsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -540,6 +582,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TriggerRun",
 			Handler:    _RunService_TriggerRun_Handler,
+		},
+		{
+			MethodName: "TriggerRuns",
+			Handler:    _RunService_TriggerRuns_Handler,
 		},
 		{
 			MethodName: "PlanRun",

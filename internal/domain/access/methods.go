@@ -84,7 +84,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 		"PauseAsset": tenant(ConfigsOperate, Named), "ResumeAsset": tenant(ConfigsOperate, Named),
 	})
 	add("RunService", map[string]Method{
-		"TriggerRun": tenant(RunsTrigger, Named), "PlanRun": tenant(RunsRead, Named), "ListRuns": tenant(RunsRead, Filtered), "ListLateRuns": tenant(RunsRead, Filtered), "ListRunningRuns": tenant(RunsRead, Filtered),
+		"TriggerRun": tenant(RunsTrigger, Named), "TriggerRuns": tenant(RunsTrigger, Named), "PlanRun": tenant(RunsRead, Named), "ListRuns": tenant(RunsRead, Filtered), "ListLateRuns": tenant(RunsRead, Filtered), "ListRunningRuns": tenant(RunsRead, Filtered),
 		"GetRun": tenant(RunsRead, ByRun), "GetRunGraph": tenant(RunsRead, ByRun), "ExplainRun": tenant(RunsRead, ByRun), "ListRunEvents": tenant(RunsRead, ByRun), "WatchRun": tenant(RunsRead, ByRun),
 		"CancelRun": tenant(RunsCancel, ByRun), "RetryRun": tenant(RunsRetry, ByRun),
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
@@ -9,6 +10,7 @@ import (
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/edge/intercept"
+	"go.arco.dev/servo/internal/edge/problem"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
@@ -64,6 +66,93 @@ func (s runService) TriggerRun(ctx context.Context, req *servov1.TriggerRunReque
 		return nil, err
 	}
 	return s.triggered(ctx, req.GetTenant(), tenant, triggered)
+}
+
+// TriggerRuns implements servov1.RunServiceServer.
+func (s runService) TriggerRuns(ctx context.Context, req *servov1.TriggerRunsRequest) (*servov1.TriggerRunsResponse, error) {
+	tenant, err := s.tenants.ID(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	key, err := intercept.IdempotencyKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]*servov1.TriggeredRun, len(req.GetRuns()))
+	var (
+		triggers []engine.Trigger
+		places   []int
+	)
+	for i, item := range req.GetRuns() {
+		answers[i] = &servov1.TriggeredRun{}
+		trigger, err := triggerOf(item, key, i)
+		if err != nil {
+			answers[i].Error = problem.Of(under(fmt.Sprintf("runs[%d]", i), err))
+			continue
+		}
+		trigger.Tenant, trigger.Workspace = tenant, req.GetWorkspace()
+		trigger.TriggeredBy, trigger.Meta = intercept.Caller(ctx).Actor, intercept.Meta(ctx)
+		triggers, places = append(triggers, trigger), append(places, i)
+	}
+	triggered, errs := s.engine.TriggerRuns(ctx, triggers)
+	if err := unavailableAll(errs); err != nil {
+		return nil, err
+	}
+	var explained map[string]error // an error of many items is logged once
+	for n, i := range places {
+		if errs[n] == nil {
+			answers[i].Run, answers[i].RepeatedRequest, answers[i].AlreadyRunning = triggered[n].Run.String(), triggered[n].Repeat, triggered[n].AlreadyRunning
+			continue
+		}
+		err := errs[n]
+		if _, known := fault.As(err); !known {
+			if explained[err.Error()] == nil {
+				explained = map[string]error{err.Error(): s.Explain(ctx, servov1.RunService_TriggerRuns_FullMethodName, err)}
+			}
+			err = explained[err.Error()]
+		}
+		answers[i].Error = problem.Of(under(fmt.Sprintf("runs[%d]", i), err))
+	}
+	return &servov1.TriggerRunsResponse{Runs: answers}, nil
+}
+
+// triggerOf maps an item of TriggerRuns. The engine checks the rest.
+func triggerOf(item *servov1.RunTrigger, callKey string, place int) (engine.Trigger, error) {
+	if err := checkTarget(item); err != nil {
+		return engine.Trigger{}, err
+	}
+	if p := item.GetPriority(); p < 0 || p > 10 {
+		return engine.Trigger{}, fault.New(fault.InvalidArgument, fmt.Sprintf("must be 1 to 10, not %d", p), fault.Field("priority"),
+			fault.Remedy("leave it out for the pipeline's priority"))
+	}
+	key := item.GetIdempotencyKey()
+	if key == "" && callKey != "" {
+		key = fmt.Sprintf("%s/%d", callKey, place)
+	}
+	if key != "" {
+		if err := engine.CheckIdempotencyKey(key); err != nil {
+			return engine.Trigger{}, err
+		}
+	}
+	parameters, err := jsonOfStruct("parameters", item.GetParameters())
+	return engine.Trigger{
+		Pipeline: item.GetPipeline(), Select: item.GetSelect(), Partitions: item.GetPartitions(), Parameters: parameters, Priority: int16(item.GetPriority()), //nolint:gosec // checked above
+		Note: item.GetNote(), Retry: retryOf(item.GetRetry()), IdempotencyKey: key, WaitForQuota: item.GetWaitForQuota(), Queue: item.GetQueue(),
+	}, err
+}
+
+// unavailableAll returns the error of a batch of which no item was accepted because the server is
+// overloaded: the caller should repeat the call.
+func unavailableAll(errs []error) error {
+	for _, err := range errs {
+		if !fault.Is(err, fault.Unavailable) {
+			return nil
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[0]
 }
 
 // checkTarget refuses a request without a pipeline and a selection: a run of all assets must be

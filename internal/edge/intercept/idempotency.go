@@ -41,7 +41,7 @@ func TakesKey(m access.Method) bool { return m.Audited() }
 // the key in the same batch, and answer a repeat with the current state of the run.
 func KeepsOwnKey(method string) bool {
 	return slices.Contains([]string{
-		servov1.RunService_TriggerRun_FullMethodName, servov1.RunService_RetryRun_FullMethodName, servov1.ConfigService_TriggerConfig_FullMethodName,
+		servov1.RunService_TriggerRun_FullMethodName, servov1.RunService_TriggerRuns_FullMethodName, servov1.RunService_RetryRun_FullMethodName, servov1.ConfigService_TriggerConfig_FullMethodName,
 	}, method)
 }
 

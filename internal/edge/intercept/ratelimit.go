@@ -31,6 +31,7 @@ const (
 func RateClasses() map[string]ratelimit.Class {
 	classes := map[string]ratelimit.Class{
 		servov1.RunService_TriggerRun_FullMethodName:         ratelimit.Trigger,
+		servov1.RunService_TriggerRuns_FullMethodName:        ratelimit.Trigger,
 		servov1.RunService_RetryRun_FullMethodName:           ratelimit.Trigger,
 		servov1.ConfigService_TriggerConfig_FullMethodName:   ratelimit.Trigger,
 		servov1.EventService_SendEvent_FullMethodName:        ratelimit.Trigger,

@@ -21,7 +21,7 @@ func TestRateClasses(t *testing.T) {
 		case m.Name() == "ListUpstreamTasks": // of workers
 		case strings.HasPrefix(string(m.Name()), "List"), m.Name() == "Search":
 			want = ratelimit.List
-		case m.Name() == "TriggerRun", m.Name() == "TriggerConfig", m.Name() == "RetryRun", m.Name() == "SendEvent":
+		case m.Name() == "TriggerRun", m.Name() == "TriggerRuns", m.Name() == "TriggerConfig", m.Name() == "RetryRun", m.Name() == "SendEvent":
 			want = ratelimit.Trigger
 		case m.Name() == "Deploy":
 			want = ratelimit.Deploy
