@@ -172,7 +172,7 @@ func (c *claiming) claimOrWait(ctx context.Context, first bool, woken signal.Wai
 		}
 		switch {
 		case answer.busy: // tasks are ready, and another transaction admits
-			poll = min(poll, restAfterBusy)
+			poll = min(poll, busyPoll)
 		case c.cmd.Tenant == (id.Tenant{}): // a claim for one tenant does not see the tasks of others
 			c.signals.MarkEmpty(pools, set, woken)
 		}

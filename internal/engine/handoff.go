@@ -27,6 +27,9 @@ const (
 	// a busy server: a short while if another transaction was admitting, a longer one if tasks wait.
 	restAfterBusy    = 5 * time.Millisecond
 	restAfterBacklog = 50 * time.Millisecond
+	// busyPoll is when a claim looks again that found another transaction admitting. The end of a round
+	// of the same server wakes it earlier.
+	busyPoll = 25 * time.Millisecond
 	// claimsFirst is how long the admission loop leaves a pool to the claims of its workers if none of
 	// them admits. Afterwards it queues what the workers will take next.
 	claimsFirst = time.Second
