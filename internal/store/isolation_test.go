@@ -46,6 +46,10 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 		SELECT tenant_id, '2026-01-01', 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs ON CONFLICT DO NOTHING`)
 	w.Exec(t, `INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 		SELECT tenant_id, '2026-01-01', '', 1, 1, 0, 0, 0, 1, 1, 0, 0 FROM servo.runs`)
+	w.Exec(t, `INSERT INTO servo.release_ends (tenant_id, workspace_id, run_id, release_id, config_id, created_at, state)
+		SELECT tenant_id, workspace_id, id, deployment_id, id, created_at, 10 FROM servo.runs`)
+	w.Exec(t, `INSERT INTO servo.release_totals (tenant_id, release_id, rollout_id, config_id, error, runs)
+		SELECT tenant_id, deployment_id, id, id, '', 1 FROM servo.runs ON CONFLICT DO NOTHING`)
 	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))
 	w.subscribe(t, a.tenant, "mine")
 	w.engine(t, func(tx *Tx) {

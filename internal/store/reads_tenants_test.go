@@ -128,7 +128,7 @@ func TestDepths(t *testing.T) {
 func TestDutiesAreSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	require.Equal(t, []store.DutyView{{Duty: store.Duty{Name: "admission"}}}, must(w.Duties(t.Context()))(t))
+	require.Equal(t, []store.DutyView{{Duty: store.Duty{Name: "admission"}}, {Duty: store.Duty{Name: "rollouts"}}}, must(w.Duties(t.Context()))(t))
 	duty := must(w.TakeDuty(t.Context(), "admission", "server 1", time.Hour))(t)
 	seen := must(w.Duties(t.Context()))(t)
 	require.Equal(t, duty, seen[0].Duty)

@@ -215,8 +215,8 @@ func TestOpenAPI(t *testing.T) {
 	t.Run("a body is required where fields are required", func(t *testing.T) {
 		t.Parallel()
 		for name, want := range map[string][]any{
-			"POST /v1/tenants": {"name"}, "POST /v1/tenants/{tenant}/deployments": {"manifest"}, "POST /v1/workers:claim": {"claim_id", "max", "pools", "worker_id"},
-			"POST /v1/tasks/{task}/attempts/{attempt}:fail": {"error", "lease"}, "POST /v1/tenants/{tenant}/runs": nil, "POST /v1/tenants/{tenant}/runs/{run}:cancel": nil,
+			"POST /v1/tenants": {"name"}, "POST /v1/workers:claim": {"claim_id", "max", "pools", "worker_id"},
+			"POST /v1/tasks/{task}/attempts/{attempt}:fail": {"error", "lease"}, "POST /v1/tenants/{tenant}/runs": nil, "POST /v1/tenants/{tenant}/deployments": nil, "POST /v1/tenants/{tenant}/runs/{run}:cancel": nil,
 		} {
 			require.Equal(t, want != nil, at(operations[name], "requestBody")["required"], name)
 			to := at(operations[name], "requestBody", "content", "application/json", "schema")["$ref"].(string)

@@ -81,7 +81,7 @@ ORDER  BY t.id LIMIT @most::int;
 UPDATE servo.workspaces SET channel = @channel::text, version = @version::int WHERE tenant_id = @tenant_id::uuid AND id = @id::uuid;
 
 -- name: SetTenantLabels :execrows
-UPDATE servo.tenants SET labels = @labels::text, version = @version::int WHERE id = @tenant_id::uuid;
+UPDATE servo.tenants t SET labels = @labels::text, version = @version::int WHERE t.id = @tenant_id::uuid;
 
 -- name: InsertReleaseEnds :exec
 INSERT INTO servo.release_ends (tenant_id, workspace_id, run_id, release_id, config_id, created_at, state)

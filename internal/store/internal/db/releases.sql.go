@@ -655,7 +655,7 @@ func (q *Queries) RolloutFailures(ctx context.Context, arg RolloutFailuresParams
 }
 
 const SetTenantLabels = `-- name: SetTenantLabels :execrows
-UPDATE servo.tenants SET labels = $1::text, version = $2::int WHERE id = $3::uuid
+UPDATE servo.tenants t SET labels = $1::text, version = $2::int WHERE t.id = $3::uuid
 `
 
 type SetTenantLabelsParams struct {
