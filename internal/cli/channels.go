@@ -40,16 +40,16 @@ func newChannels() *cobra.Command {
 				return s.client.Channels().GetReleaseChannel(ctx, &servov1.GetReleaseChannelRequest{Channel: s.args[0]})
 			}, channelText),
 		newChannelsRoll(),
-		newRolloutCommand("pause", "Stop a rollout at its wave", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
+		newRolloutCommand("pause", "Pause a rollout at its wave", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
 			return s.client.Channels().PauseRollout(ctx, &servov1.PauseRolloutRequest{Channel: s.args[0], Reason: s.reason})
 		}),
-		newRolloutCommand("resume", "Continue a paused rollout", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
+		newRolloutCommand("resume", "Resume a paused rollout", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
 			return s.client.Channels().ResumeRollout(ctx, &servov1.ResumeRolloutRequest{Channel: s.args[0], Reason: s.reason})
 		}),
 		newRolloutCommand("advance", "Start the next wave of a rollout now", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
 			return s.client.Channels().AdvanceRollout(ctx, &servov1.AdvanceRolloutRequest{Channel: s.args[0], Reason: s.reason})
 		}),
-		newRolloutCommand("rollback", "Return all tenants to the release before", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
+		newRolloutCommand("rollback", "Restore the release before the last rollout", func(ctx context.Context, s *session) (*servov1.ReleaseChannel, error) {
 			return s.client.Channels().RollBackChannel(ctx, &servov1.RollBackChannelRequest{Channel: s.args[0], Reason: s.reason})
 		}),
 		newChannelsFollow(),
@@ -90,7 +90,7 @@ func newChannelsRoll() *cobra.Command {
 		percents         []float64
 	)
 	return newShow(spec{
-		use: "roll CHANNEL", short: "Roll a channel to a release, in waves",
+		use: "roll CHANNEL", short: "Move a channel to a release, in waves",
 		long: `Move the tenants of a channel to a release, in waves. A wave ends after the soak and 30 ended
 runs on the new release. If they fail significantly more often than the same configs did on the
 old release, all tenants return to it. Runs in flight keep their release.
@@ -197,7 +197,7 @@ func runCounts(c *servov1.RunCounts) string {
 func newChannelsFollow() *cobra.Command {
 	var label string
 	return newShow(spec{
-		use: "follow CHANNEL", short: "Make tenants with a label follow a channel",
+		use: "follow CHANNEL", short: "Set the channel of all tenants with a label",
 		long: `Make the default workspaces of all tenants with a label follow a channel. Tenants with active
 configs that would break are skipped and named.`,
 		example: "  servo channels follow beta --label tier=internal",
@@ -223,7 +223,7 @@ configs that would break are skipped and named.`,
 func newChannelsDefault() *cobra.Command {
 	var off bool
 	return newShow(spec{
-		use: "default CHANNEL", short: "Make new tenants follow a channel",
+		use: "default CHANNEL", short: "Set the channel that new tenants follow",
 		example: "  servo channels default stable\n  servo channels default stable --off",
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&off, "off", false, "make new tenants follow no channel")
@@ -258,7 +258,7 @@ func newWorkspaces() *cobra.Command {
 				return []string{clean(ws.GetName()), orDash(ws.GetChannel()), orDash(ws.GetActiveDeployment()), age(v.now, ws.GetCreatedAt())}
 			})),
 		newWorkspacesFollow(),
-		newShow(spec{use: "unfollow WORKSPACE", short: "Return a workspace to its own deployments", tenant: true, example: "  servo workspaces unfollow default --tenant acme"},
+		newShow(spec{use: "unfollow WORKSPACE", short: "Release a workspace from its channel", tenant: true, example: "  servo workspaces unfollow default --tenant acme"},
 			func(ctx context.Context, s *session) (*servov1.FollowChannelResponse, error) {
 				return s.client.Channels().FollowChannel(ctx, &servov1.FollowChannelRequest{Tenant: s.Tenant, Workspace: s.args[0]})
 			},
@@ -273,7 +273,7 @@ func newWorkspacesFollow() *cobra.Command {
 		allowBroken bool
 	)
 	return newShow(spec{
-		use: "follow WORKSPACE", short: "Make a workspace follow a channel", tenant: true,
+		use: "follow WORKSPACE", short: "Set the channel that a workspace follows", tenant: true,
 		long: `Make a workspace follow a channel: new runs use its releases. The workspace's own deployments
 are kept, and used again after servo workspaces unfollow. It is refused if active configs of the
 workspace would break.`,

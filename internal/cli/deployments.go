@@ -71,7 +71,7 @@ func deploymentText(w io.Writer, _ *session, d *servov1.Deployment) {
 func newDeploymentsActivate() *cobra.Command {
 	var dryRun bool
 	return newShow(spec{
-		use: "activate DEPLOYMENT", short: "Make an earlier deployment the active one", tenant: true,
+		use: "activate DEPLOYMENT", short: "Select an earlier deployment as the active one", tenant: true,
 		long:    "Make an earlier deployment of a workspace the active one. Running runs keep their deployment.",
 		example: "  servo deployments activate 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10 --tenant acme",
 		flags: func(cmd *cobra.Command) {
@@ -101,7 +101,7 @@ func activatedText(w io.Writer, s *session, a *servov1.ActivateDeploymentRespons
 // newDeploymentsRollback activates the deployment before the active one.
 func newDeploymentsRollback() *cobra.Command {
 	return newShow(spec{
-		use: "rollback", short: "Activate the deployment before the active one", tenant: true,
+		use: "rollback", short: "Restore the deployment before the active one", tenant: true,
 		long: `Activate the newest deployment of the workspace that is older than the active one. Running runs
 keep their deployment. Name another one with servo deployments activate.`,
 		example: "  servo deployments rollback --tenant acme",

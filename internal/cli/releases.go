@@ -53,7 +53,7 @@ func newReleasesCreate() *cobra.Command {
 		manifest   manifestBody
 	)
 	return newShow(spec{
-		use: "create", short: "Store a manifest as a release",
+		use: "create", short: "Create a release from a manifest",
 		long: `Store a manifest once for the installation. Tenants use it when a channel that they follow is
 rolled to it.
 

@@ -11,7 +11,7 @@ import (
 func ComparedPlatform() []string {
 	c := newPlatformCheck(&verifier{})
 	var all []string
-	for table, names := range map[string][]string{"pools": c.pools.names, "signing_keys": c.keys.names, "switches": c.switches.names} {
+	for table, names := range map[string][]string{"pools": c.pools.names, "signing_keys": c.keys.names, "switches": c.switches.names, "releases": c.releases.names, "release_channels": c.channels.names} {
 		for i, name := range names {
 			if table != "signing_keys" || !c.keys.skip[i] {
 				all = append(all, table+"."+name)
