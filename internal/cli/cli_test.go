@@ -63,9 +63,9 @@ func TestMainExitCodes(t *testing.T) {
 		require.Contains(t, stderr.String(), "cannot read -: input/output error")
 
 		stderr.Reset()
-		code = cli.Main(t.Context(), []string{"plan", "-f", "-"}, strings.NewReader(strings.Repeat("#", 8<<20+1)), &stdout, &stderr)
+		code = cli.Main(t.Context(), []string{"plan", "-f", "-"}, strings.NewReader(strings.Repeat("#", 16<<20+1)), &stdout, &stderr)
 		require.Equal(t, 2, code)
-		require.Contains(t, stderr.String(), "has more than 8388608 bytes (split it) [LIMIT_EXCEEDED]")
+		require.Contains(t, stderr.String(), "has more than 16777216 bytes (split it) [LIMIT_EXCEEDED]")
 		require.Empty(t, stdout.String())
 	})
 
