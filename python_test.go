@@ -89,7 +89,7 @@ func (b *bundle) works(t *testing.T) int {
 	return int(task.GetResult().GetNumberValue())
 }
 
-func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share one worker with one host
+func TestPythonHosts(t *testing.T) {
 	t.Parallel()
 	b := pythonBundle(t)
 	first := b.works(t)
@@ -111,7 +111,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		return task.GetAttempts()[len(task.GetAttempts())-1].GetFailure()
 	}
 
-	t.Run("a segmentation fault is the death of a host", func(t *testing.T) {
+	t.Run("a segmentation fault is the death of a host", func(t *testing.T) { //nolint:paralleltest // the parts share one worker with one host
 		task := fails(t, "segfault")
 		require.Len(t, task.GetAttempts(), 3, "max_deaths")
 		failure := last(task)
@@ -119,7 +119,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		require.Contains(t, failure.GetMessage(), "SIGSEGV")
 		require.Contains(t, failure.GetDetails().GetFields()["stderr"].GetStringValue(), "assets.py", "the traceback of faulthandler")
 	})
-	t.Run("a process that exits by itself is a failure of user code with its code", func(t *testing.T) {
+	t.Run("a process that exits by itself is a failure of user code with its code", func(t *testing.T) { //nolint:paralleltest // likewise
 		failure := last(fails(t, "exit"))
 		require.Equal(t, "USER_CODE_EXCEPTION", failure.GetCode())
 		require.InEpsilon(t, 7, failure.GetDetails().GetFields()["exit_code"].GetNumberValue(), 0)
@@ -127,7 +127,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		require.Equal(t, "USER_CODE_EXCEPTION", failure.GetCode())
 		require.InEpsilon(t, 3, failure.GetDetails().GetFields()["exit_code"].GetNumberValue(), 0)
 	})
-	t.Run("memory beyond the limit", func(t *testing.T) {
+	t.Run("memory beyond the limit", func(t *testing.T) { //nolint:paralleltest // likewise
 		run, mark := b.behave(t, "leak")
 		pid := marked(t, mark)
 		gone(t, pid)
@@ -139,13 +139,13 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		b.end(t, run)
 		b.works(t)
 	})
-	t.Run("a function that holds the GIL for longer than its lease keeps it", func(t *testing.T) {
+	t.Run("a function that holds the GIL for longer than its lease keeps it", func(t *testing.T) { //nolint:paralleltest // likewise
 		run, _ := b.behave(t, "gil")
 		require.Equal(t, servov1.Run_SUCCEEDED, b.end(t, run).GetState())
 		require.Len(t, b.tasks(t, run)["mis/behave"].GetAttempts(), 1)
 		b.works(t)
 	})
-	t.Run("100 MB of output are truncated and block nothing", func(t *testing.T) {
+	t.Run("100 MB of output are truncated and block nothing", func(t *testing.T) { //nolint:paralleltest // likewise
 		run, _ := b.behave(t, "print")
 		require.Equal(t, servov1.Run_SUCCEEDED, b.end(t, run).GetState())
 		task := b.tasks(t, run)["mis/behave"]
@@ -153,7 +153,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		require.Less(t, len(b.log(t, run, task)), 4<<20)
 		b.works(t)
 	})
-	t.Run("a process that outlives its task is killed", func(t *testing.T) {
+	t.Run("a process that outlives its task is killed", func(t *testing.T) { //nolint:paralleltest // likewise
 		before := b.works(t)
 		run, mark := b.behave(t, "fork")
 		require.Equal(t, servov1.Run_SUCCEEDED, b.end(t, run).GetState())
@@ -171,7 +171,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 			b.works(t)
 		})
 	}
-	t.Run("exceptions have a class and a traceback of the author's code", func(t *testing.T) {
+	t.Run("exceptions have a class and a traceback of the author's code", func(t *testing.T) { //nolint:paralleltest // likewise
 		failure := last(fails(t, "raise"))
 		require.Equal(t, "USER_CODE_EXCEPTION", failure.GetCode())
 		require.Equal(t, "ValueError: wrong", failure.GetMessage())
@@ -182,7 +182,7 @@ func TestPythonHosts(t *testing.T) { //nolint:paralleltest // its parts share on
 		require.Equal(t, "NETWORK_ERROR", failure.GetCode())
 		require.Equal(t, "old", failure.GetDetails().GetFields()["host"].GetStringValue())
 	})
-	t.Run("Retry is retried after its delay", func(t *testing.T) {
+	t.Run("Retry is retried after its delay", func(t *testing.T) { //nolint:paralleltest // likewise
 		run, _ := b.behave(t, "retry")
 		require.Equal(t, servov1.Run_SUCCEEDED, b.end(t, run).GetState())
 		require.Len(t, b.tasks(t, run)["mis/behave"].GetAttempts(), 2)

@@ -48,7 +48,7 @@ it are skipped, and the exit code is 3. To run deployed assets, use servo runs t
 		Example: `  servo run --local '*'
   servo run --local gold/revenue --python ./shop
   servo run --local --pipeline daily --param day=2026-01-31`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+		RunE: o.run,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.local, "local", false, "run on this machine; required")
