@@ -62,7 +62,7 @@ func openProject(cmd *cobra.Command, dir, interpreter string, options host.Optio
 		return nil, nil, err
 	}
 	environment := environmentOf(cmd.Context())
-	project, err := python.Open(python.Project{Dir: environment.path(dir), Interpreter: interpreter, Getenv: environment.Getenv})
+	project, err := python.Open(python.Project{Dir: environment.path(dir), Interpreter: interpreter, Getenv: environment.Getenv, Output: cmd.ErrOrStderr()})
 	if err != nil {
 		return nil, nil, workerFault(err)
 	}

@@ -46,6 +46,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newAssets(),
 		newAudit(),
 		newBench(),
+		newBuild(),
 		newCanon(),
 		newChannels(),
 		newCompletion(),

@@ -86,7 +86,7 @@ var errClosed = errors.New("the worker is stopping")
 
 // Assets starts a host, or uses a warm one, and returns the assets of its project.
 func (p *Pool) Assets(ctx context.Context, code Code) ([]string, error) {
-	h, err := p.take(ctx, code)
+	h, err := p.take(ctx, code, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,11 @@ func (p *Pool) Assets(ctx context.Context, code Code) ([]string, error) {
 
 // Manifest asks a new host for the manifest of its project, and returns the mistakes that prevent one.
 func (p *Pool) Manifest(ctx context.Context, code Code, backend Backend) (manifest json.RawMessage, problems []Problem, err error) {
-	h, err := start(ctx, &p.options, code)
+	h, err := start(ctx, &p.options, code, &session{backend: backend})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer h.kill()
-	s := &session{backend: backend}
-	h.current.Store(s)
 	if err := h.send(&frame{Type: typeDescribe}); err != nil {
 		return nil, nil, err
 	}
@@ -129,7 +127,7 @@ func (p *Pool) Warm(ctx context.Context, code Code, n int) error {
 	var started []*process
 	var failed error
 	for range n {
-		h, err := p.take(ctx, code)
+		h, err := p.take(ctx, code, nil)
 		if err != nil {
 			failed = err
 			break
@@ -142,8 +140,8 @@ func (p *Pool) Warm(ctx context.Context, code Code, n int) error {
 	return failed
 }
 
-// take returns a host for the code.
-func (p *Pool) take(ctx context.Context, code Code) (*process, error) {
+// take returns a host for the code. If it starts one, what the import prints is output of the session.
+func (p *Pool) take(ctx context.Context, code Code, s *session) (*process, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -172,7 +170,7 @@ func (p *Pool) take(ctx context.Context, code Code) (*process, error) {
 	}
 	p.mu.Unlock()
 	endAll(gone)
-	h, err := start(ctx, &p.options, code)
+	h, err := start(ctx, &p.options, code, s)
 	if err != nil {
 		return nil, err
 	}

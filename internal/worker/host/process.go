@@ -43,9 +43,11 @@ type process struct {
 // errStart means that a host ended before it was ready.
 var errStart = errors.New("the host did not start")
 
-// start starts a host and waits until it has imported its project.
-func start(ctx context.Context, options *Options, code Code) (*process, error) {
+// start starts a host and waits until it has imported its project. What the import prints is output of
+// the session, if there is one.
+func start(ctx context.Context, options *Options, code Code, s *session) (*process, error) {
 	p := &process{options: options, code: code, frames: make(chan *frame), abandoned: make(chan struct{}), ended: make(chan struct{}), oomBefore: outOfMemoryKills()}
+	p.current.Store(s)
 	if err := p.launch(); err != nil {
 		return nil, err
 	}

@@ -56,11 +56,12 @@ type session struct {
 // Execute runs a task on a warm or a new host. The context ends when the task should end: the host then
 // gets a cancel frame and SIGTERM, and SIGKILL after the grace or when abort is closed.
 func (p *Pool) Execute(ctx context.Context, code Code, task string, run *Run, backend Backend, abort <-chan struct{}) (Outcome, Usage, error) {
-	h, err := p.take(ctx, code)
+	s := &session{pool: p, backend: backend, task: task}
+	h, err := p.take(ctx, code, s)
 	if err != nil {
 		return Outcome{}, Usage{}, err
 	}
-	s := &session{pool: p, host: h, backend: backend, task: task, started: time.Now()}
+	s.host, s.started = h, time.Now()
 	s.usage.Warm = h.tasks > 0
 	h.tasks++
 	h.tail.reset()

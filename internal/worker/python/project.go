@@ -30,12 +30,24 @@ type Project struct {
 	PassEnv     []string // variables of this process that hosts get, besides PATH, HOME, TMPDIR, LANG and TZ
 	Getenv      func(string) string
 
-	sdk string // directory with the embedded SDK
+	Cache       string    // where archives are installed; "" is the user's cache directory
+	Output      io.Writer // of installations; nil discards it
+
+	sdk  string // directory with the embedded SDK
+	code string // digest of the archive; "" for a directory
 }
 
-// Open resolves a project, written as DIR or DIR:MODULE, and unpacks the SDK for it. Close removes the
-// SDK.
+// Open resolves a project, written as DIR, DIR:MODULE or ARCHIVE.zip, and unpacks the SDK for it. An
+// archive is installed once per digest. Close removes the SDK.
 func Open(p Project) (*Project, error) {
+	if p.Getenv == nil {
+		p.Getenv = os.Getenv
+	}
+	if IsArchive(p.Dir) {
+		if err := p.install(); err != nil {
+			return nil, err
+		}
+	}
 	if dir, module, found := strings.Cut(p.Dir, ":"); found {
 		p.Dir, p.Modules = dir, append(p.Modules, module)
 	}
@@ -48,9 +60,6 @@ func Open(p Project) (*Project, error) {
 			fault.Remedy("name the directory of a project, or create one: servo init --python DIR"), fault.Cause(err))
 	}
 	p.Dir = dir
-	if p.Getenv == nil {
-		p.Getenv = os.Getenv
-	}
 	if p.Interpreter == "" {
 		if p.Interpreter, err = p.findInterpreter(); err != nil {
 			return nil, err
@@ -60,6 +69,29 @@ func Open(p Project) (*Project, error) {
 		return nil, fmt.Errorf("unpack the SDK: %w", err)
 	}
 	return &p, nil
+}
+
+// install installs the archive of the project, which then is its directory.
+func (p *Project) install() error {
+	interpreter, err := p.Interpreter, error(nil)
+	if interpreter == "" {
+		if interpreter, err = p.findInterpreter(); err != nil {
+			return err
+		}
+	}
+	if p.Cache == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			cache = os.TempDir()
+		}
+		p.Cache = filepath.Join(cache, "servo", "code")
+	}
+	output := p.Output
+	if output == nil {
+		output = io.Discard
+	}
+	p.Dir, p.code, err = Install(context.Background(), p.Dir, p.Cache, interpreter, output)
+	return err
 }
 
 // Close removes the unpacked SDK.
@@ -144,7 +176,7 @@ func (p *Project) Manifest(ctx context.Context, pool *host.Pool, output io.Write
 		return nil, importFault(err)
 	}
 	if len(problems) == 0 {
-		return document, nil
+		return p.pinned(document)
 	}
 	faults := make([]fault.Violation, 0, len(problems))
 	for _, problem := range problems {
@@ -161,6 +193,26 @@ func (p *Project) Manifest(ctx context.Context, pool *host.Pool, output io.Write
 		faults = append(faults, fault.Violation{Code: fault.InvalidManifest, Field: field, Message: problem.Message, Remedy: problem.Remedy})
 	}
 	return nil, fault.FromViolations(faults)
+}
+
+// pinned adds the digest of an archive to the assets of its manifest.
+func (p *Project) pinned(document json.RawMessage) (json.RawMessage, error) {
+	if p.code == "" {
+		return document, nil
+	}
+	var manifest map[string]any
+	if err := json.Unmarshal(document, &manifest); err != nil {
+		return nil, err
+	}
+	assets, _ := manifest["assets"].([]any)
+	for _, entry := range assets {
+		if a, ok := entry.(map[string]any); ok {
+			if code, ok := a["python"].(map[string]any); ok {
+				code["code"] = p.code
+			}
+		}
+	}
+	return json.Marshal(manifest)
 }
 
 // importFault describes a host that could not import the project.
