@@ -30,8 +30,8 @@ type Project struct {
 	PassEnv     []string // variables of this process that hosts get, besides PATH, HOME, TMPDIR, LANG and TZ
 	Getenv      func(string) string
 
-	Cache       string    // where archives are installed; "" is the user's cache directory
-	Output      io.Writer // of installations; nil discards it
+	Cache  string    // where archives are installed; "" is the user's cache directory
+	Output io.Writer // of installations; nil discards it
 
 	sdk  string // directory with the embedded SDK
 	code string // digest of the archive; "" for a directory
