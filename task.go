@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/domain/quality"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -56,6 +57,9 @@ type backend interface {
 	Logger() *slog.Logger
 	Upstream(ctx context.Context, asset string) (json.RawMessage, error)
 	Mapped(ctx context.Context, asset string) iter.Seq2[worker.Upstream, error]
+	OutputDir() string
+	OutputFormat() quality.Format
+	Inputs(ctx context.Context) (map[string]worker.Input, error)
 }
 
 func taskOf(t *worker.Task) *Task {

@@ -2,6 +2,7 @@ package servo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/domain/quality"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -25,6 +27,9 @@ type TestInput struct {
 	Results map[string]any // of upstream assets, by key; converted to JSON and back
 	// Mapped are the results of fanned-out upstream tasks: by key, then by partition.
 	Mapped map[string]map[string]any
+
+	OutputDir    string // for the files of the asset's output; empty without an output
+	OutputFormat string // of these files; default parquet
 }
 
 // TestTask is a task without a server, to call an asset's function in a test. It records the
@@ -174,6 +179,14 @@ func (r *recorder) Upstream(_ context.Context, asset string) (json.RawMessage, e
 	}
 	return worker.Marshal(result)
 }
+
+func (r *recorder) OutputDir() string { return r.input.OutputDir }
+
+func (r *recorder) OutputFormat() quality.Format {
+	return quality.Format(cmp.Or(r.input.OutputFormat, string(quality.Parquet)))
+}
+
+func (r *recorder) Inputs(context.Context) (map[string]worker.Input, error) { return nil, nil }
 
 func (r *recorder) Mapped(_ context.Context, asset string) iter.Seq2[worker.Upstream, error] {
 	return func(yield func(worker.Upstream, error) bool) {

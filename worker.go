@@ -22,6 +22,7 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/data/blob"
 	"go.arco.dev/servo/internal/worker"
 	"go.arco.dev/servo/internal/worker/host"
 )
@@ -76,6 +77,12 @@ type WorkerOptions struct {
 	// local lets http assets call this machine. It is for tests.
 	local bool
 
+	// BlobURL is the blob store of outputs: file:///directory, s3://bucket, gs://bucket or
+	// azblob://container. All workers of an installation must use the same. The default is the
+	// environment variable SERVO_BLOB_URL. Without it, the worker gets no tasks of assets with an
+	// output or checks.
+	BlobURL string
+
 	// LogLevel is the minimum level of the task logs; default INFO.
 	LogLevel slog.Leveler
 	// Logger logs the worker's own events; nil disables them.
@@ -125,6 +132,9 @@ const (
 	keyFileVariable  = "SERVO_API_KEY_FILE"
 	pushKeysVariable = "SERVO_PUSH_KEYS"
 )
+
+// blobVariable is the variable with the URL of the blob store.
+const blobVariable = "SERVO_BLOB_URL"
 
 // key returns the API key of the worker.
 func (o *WorkerOptions) key() (string, error) {
@@ -256,6 +266,15 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		inside.Executors = append(inside.Executors, hosts)
 		closeConn := disconnect
 		disconnect = func() error { hosts.Close(); return closeConn() }
+	}
+	if address := cmp.Or(o.BlobURL, os.Getenv(blobVariable)); address != "" {
+		blobs, err := blob.Open(context.Background(), address, blob.Options{})
+		if err != nil {
+			return nil, nil, errors.Join(err, disconnect())
+		}
+		inside.Blobs = blobs
+		before := disconnect
+		disconnect = func() error { return errors.Join(blobs.Close(), before()) }
 	}
 	inner, err := worker.New(inside)
 	if err != nil {

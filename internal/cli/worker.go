@@ -40,7 +40,9 @@ commands.
 
 A command gets the task as JSON on its standard input and writes its result as JSON into the
 file that $SERVO_RESULT names; what it prints is kept as the task's log. Of this worker's
-environment it sees PATH, HOME, TMPDIR, LANG, TZ and what --pass-env names.
+environment it sees PATH, HOME, TMPDIR, LANG, TZ and what --pass-env names. A command of an asset
+with an output writes its files to $SERVO_OUTPUT_DIR, and $SERVO_INPUTS names a JSON file with the
+files of its upstreams. Such assets need --blob-url.
 
 The endpoints of http assets must have public addresses, or addresses in the private networks
 that --allow-private-networks lists. Loopback and link-local addresses are always refused, and
@@ -86,6 +88,7 @@ at once.`,
 	flags.Var(&memory, "host-memory", "memory limit of a host with its child processes, such as 2GiB (default: none)")
 	flags.IntVar(&python.TasksPerHost, "host-tasks", 1000, "number of tasks after which a host is replaced")
 	flags.DurationVar(&python.Grace, "host-grace", 5*time.Second, "time from SIGTERM to SIGKILL when a task of a host is cancelled")
+	flags.StringVar(&options.BlobURL, "blob-url", "", "blob store of outputs: file:///dir, s3://bucket, gs://bucket (SERVO_BLOB_URL)")
 	addLogging(cmd, &log, "info")
 	return cmd
 }

@@ -78,6 +78,33 @@ func TestCapabilities(t *testing.T) {
 		verifytest.Clean(t, b.db)
 	})
 
+	t.Run("tasks with an output or checks wait for a worker that commits outputs", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, `
+version: 1
+assets:
+  - {key: k/plain, exec: {command: [run]}}
+  - {key: k/rows, exec: {command: [run]}, output: {format: csv}, checks: [{type: row_count, min: 1}]}
+pipelines:
+  - {name: plain, overlap: allow, select: [k/plain]}
+  - {name: rows, overlap: allow, select: [k/rows]}
+`)
+		run := b.trigger(t, "rows")
+		b.trigger(t, "plain")
+		require.Equal(t, 2, b.admit(t))
+		require.Equal(t, []string{"k/plain"}, assetsOf(b.able(t, "plain", 10, "exec")))
+		why := b.whyTask(t, run, "k/rows")
+		require.Contains(t, why.Blockers[0].Message, "the capability exec and a blob store for outputs")
+		require.Contains(t, why.Blockers[0].Remedy, "--blob-url")
+		b.able(t, "blobs", 1, "exec", "output:exec")
+		b.admit(t)
+		leases := b.able(t, "blobs", 10, "exec", "output:exec")
+		require.Equal(t, []string{"k/rows"}, assetsOf(leases))
+		require.NotNil(t, leases[0].Code.Declared())
+		verifytest.Clean(t, b.db)
+	})
+
 	t.Run("claims of one batch that can run different tasks share a pool", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

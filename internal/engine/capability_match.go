@@ -104,6 +104,10 @@ func lackingTasks(pools []*poolRound, tasks []store.HandoffTask) map[id.Task]boo
 
 // describeNeed names the capability that a worker must have, and how to start such a worker.
 func describeNeed(needs, pool string) (what, remedy string) {
+	if run.NeedsOutput(needs) {
+		what, remedy = describeNeed(strings.TrimPrefix(needs, run.OutputCapability("")), pool)
+		return what + " and a blob store for outputs", remedy + "; set its blob store with --blob-url or SERVO_BLOB_URL"
+	}
 	if handler, isGo := run.HandlerOf(needs); isGo {
 		return "the Go handler " + handler, goWorkerRemedy(handler, pool)
 	}

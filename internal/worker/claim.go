@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -57,6 +58,13 @@ func (w *Worker) capabilities() []string {
 	var declared []string
 	for _, e := range w.options.Executors {
 		declared = append(declared, e.Capabilities()...)
+	}
+	if w.options.Blobs != nil {
+		for _, capability := range slices.Clone(declared) {
+			if capability != KindHTTP { // a call writes no files
+				declared = append(declared, run.OutputCapability(capability))
+			}
+		}
 	}
 	if len(declared) == 0 {
 		declared = []string{run.NoCapability}

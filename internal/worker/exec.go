@@ -60,6 +60,9 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := e.addFiles(ctx, task, cmd, private); err != nil {
+		return Result{}, err
+	}
 	stdin, err := inputFile(private, body)
 	if err != nil {
 		return Result{}, diskError(err)
@@ -109,6 +112,33 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 	ownGroup(cmd)
 	e.User.become(cmd, private)
 	return cmd, nil
+}
+
+// addFiles gives the command the directory of its output and a list of its input files.
+func (e *Exec) addFiles(ctx context.Context, task *Task, cmd *exec.Cmd, private string) error {
+	if dir := task.OutputDir(); dir != "" {
+		if err := e.User.own(dir); err != nil {
+			return diskError(err)
+		}
+		cmd.Env = append(cmd.Env, "SERVO_OUTPUT_DIR="+dir)
+	}
+	if !task.hasInputFiles() {
+		return nil
+	}
+	inputs, err := task.Inputs(ctx)
+	if err != nil || len(inputs) == 0 {
+		return err
+	}
+	list, err := Marshal(inputs)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(private, "inputs.json")
+	if err := os.WriteFile(name, list, 0o644); err != nil { //nolint:gosec //nolint:gosec // the command's user reads it
+		return diskError(err)
+	}
+	cmd.Env = append(cmd.Env, "SERVO_INPUTS="+name)
+	return nil
 }
 
 // inputFile is a file rather than a pipe, so that a command need not read it.

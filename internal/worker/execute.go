@@ -123,8 +123,22 @@ func (w *Worker) execute(ctx context.Context, a *attempt) (Result, error) {
 	if !known {
 		return Result{}, w.noExecutor(kind)
 	}
+	task := w.newTask(a)
+	defer func() { task.output.close() }()
+	if err := task.prepareOutput(ctx, executor); err != nil {
+		return Result{}, err
+	}
+	result, err := w.executeFunction(ctx, executor, task)
+	if err != nil {
+		return result, err
+	}
+	return task.commitOutput(ctx, result)
+}
+
+// executeFunction calls the asset's code.
+func (w *Worker) executeFunction(ctx context.Context, executor Executor, task *Task) (Result, error) {
 	ctx, span := w.step(ctx, "execute_function")
-	result, err := executor.Execute(ctx, w.newTask(a))
+	result, err := executor.Execute(ctx, task)
 	endSpan(span, err)
 	return result, err
 }

@@ -17,10 +17,16 @@ type Handler func(ctx context.Context, task *Task) (Result, error)
 // Handlers executes assets of kind go with the registered functions.
 type Handlers struct {
 	byName map[string]Handler
+	checks map[string]CheckFunction
 }
 
+// CheckFunction is a custom check in Go. An error is a failed check.
+type CheckFunction func(ctx context.Context, task *Task) error
+
 // NewHandlers returns an empty set. Functions must be added before the worker runs.
-func NewHandlers() *Handlers { return &Handlers{byName: map[string]Handler{}} }
+func NewHandlers() *Handlers {
+	return &Handlers{byName: map[string]Handler{}, checks: map[string]CheckFunction{}}
+}
 
 // Add registers a function. It panics if the name is registered already.
 func (h *Handlers) Add(name string, handler Handler) {
@@ -28,6 +34,28 @@ func (h *Handlers) Add(name string, handler Handler) {
 		panic(fmt.Sprintf("servo: asset %s is registered twice", name))
 	}
 	h.byName[name] = handler
+}
+
+// AddCheck registers a custom check. It panics if the name is registered already.
+func (h *Handlers) AddCheck(name string, check CheckFunction) {
+	if _, taken := h.checks[name]; taken {
+		panic(fmt.Sprintf("servo: check %s is registered twice", name))
+	}
+	h.checks[name] = check
+}
+
+// Check calls a custom check.
+func (h *Handlers) Check(ctx context.Context, task *Task, function string) (err error) {
+	check, known := h.checks[function]
+	if !known {
+		return fmt.Errorf("this worker has no check function %s%s", function, suggest.DidYouMean(function, slices.Sorted(maps.Keys(h.checks))))
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v", value)
+		}
+	}()
+	return check(ctx, task)
 }
 
 // Names returns the registered names, in order.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/data/blob"
 )
 
 // Options configures a worker. A zero field has the default that its comment names.
@@ -27,6 +28,7 @@ type Options struct {
 	FlushEvery     time.Duration // how long log lines and progress are collected before they are sent; 1 s
 
 	Executors []Executor
+	Blobs     *blob.Store  // where outputs are stored; without it, the worker gets no tasks with outputs or checks
 	LogLevel  slog.Leveler // of what tasks log; INFO
 	Logger    *slog.Logger // of the worker itself; none
 	Tracer    trace.Tracer // of attempts; none

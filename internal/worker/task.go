@@ -18,6 +18,10 @@ type Task struct {
 	worker  *Worker
 	attempt *attempt
 	logger  *slog.Logger
+	output  *taskOutput // nil if the asset has neither output nor checks
+
+	loading sync.Mutex // of inputs
+	inputs  map[string]Input
 
 	mu      sync.Mutex
 	cursor  string

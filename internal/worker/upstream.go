@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -50,8 +51,30 @@ func (t *Task) Upstream(ctx context.Context, asset string) (json.RawMessage, err
 	return t.result(ctx, found[0])
 }
 
-// result returns an upstream's result, from the server if it was too large for the lease.
+// result returns what the code of an upstream returned. If the upstream has an output, its result also
+// names the version, see outputResult.
 func (t *Task) result(ctx context.Context, u *servov1.UpstreamResult) (json.RawMessage, error) {
+	data, err := t.wholeResult(ctx, u)
+	return ownResult(data), err
+}
+
+// ownResult removes the version of an output from a result.
+func ownResult(data json.RawMessage) json.RawMessage {
+	if !bytes.Contains(data, []byte(`"servo_output"`)) {
+		return data
+	}
+	var wrapped outputResult
+	if json.Unmarshal(data, &wrapped) != nil || wrapped.Output == nil {
+		return data
+	}
+	if len(wrapped.Result) == 0 {
+		return json.RawMessage("null")
+	}
+	return wrapped.Result
+}
+
+// wholeResult returns an upstream's result, from the server if it was too large for the lease.
+func (t *Task) wholeResult(ctx context.Context, u *servov1.UpstreamResult) (json.RawMessage, error) {
 	if !u.GetOmitted() {
 		return fromValue(u.GetResult()), nil
 	}
@@ -77,7 +100,7 @@ func (t *Task) mappedPage(ctx context.Context, asset, token string, size int32) 
 	}
 	for _, u := range page.GetTasks() {
 		if u.GetAsset() == asset {
-			found = append(found, Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: asset, Partition: u.GetPartition(), Result: fromValue(u.GetResult())})
+			found = append(found, Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: asset, Partition: u.GetPartition(), Result: ownResult(fromValue(u.GetResult()))})
 		}
 	}
 	return found, page.GetNextPageToken(), nil
@@ -101,7 +124,7 @@ func (t *Task) Mapped(ctx context.Context, asset string) iter.Seq2[Upstream, err
 					continue
 				}
 				found = true
-				if !yield(Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: fromValue(u.GetResult())}, nil) {
+				if !yield(Upstream{Run: t.Lease().GetRun(), Task: u.GetTask(), Asset: u.GetAsset(), Partition: u.GetPartition(), Result: ownResult(fromValue(u.GetResult()))}, nil) {
 					return
 				}
 			}

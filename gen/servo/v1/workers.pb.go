@@ -553,7 +553,13 @@ type Lease struct {
 	TriggerType string `protobuf:"bytes,44,opt,name=trigger_type,json=triggerType,proto3" json:"trigger_type,omitempty"`
 	// The keys of the declared partitions that the task covers, in order: one, or those of a range.
 	// Empty if the asset has no partitions.
-	Partitions    []string `protobuf:"bytes,45,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Partitions []string `protobuf:"bytes,45,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// The asset's declared output and checks, as JSON: {"output": …, "checks": […]}. Empty if it has none.
+	// Only workers with a capability "output:…" get such tasks: they must run the checks before they
+	// complete the task.
+	Output string `protobuf:"bytes,60,opt,name=output,proto3" json:"output,omitempty"`
+	// The id of the run's workspace; set with output, and if an upstream has an output.
+	Workspace     string `protobuf:"bytes,61,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +774,20 @@ func (x *Lease) GetPartitions() []string {
 		return x.Partitions
 	}
 	return nil
+}
+
+func (x *Lease) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *Lease) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
 }
 
 // UpstreamResult is the result of an upstream task.
@@ -2410,7 +2430,7 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\fcapabilities\x18\r \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05\x10\x01(\xac\x02R\fcapabilities\"z\n" +
 	"\rClaimResponse\x12'\n" +
 	"\x06leases\x18\x01 \x03(\v2\x0f.servo.v1.LeaseR\x06leases\x12@\n" +
-	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xc3\a\n" +
+	"\x0elease_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"\xf9\a\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -2444,7 +2464,9 @@ const file_servo_v1_workers_proto_rawDesc = "" +
 	"\ftrigger_type\x18, \x01(\tR\vtriggerType\x12\x1e\n" +
 	"\n" +
 	"partitions\x18- \x03(\tR\n" +
-	"partitions\"\xb4\x01\n" +
+	"partitions\x12\x16\n" +
+	"\x06output\x18< \x01(\tR\x06output\x12\x1c\n" +
+	"\tworkspace\x18= \x01(\tR\tworkspace\"\xb4\x01\n" +
 	"\x0eUpstreamResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05asset\x18\x02 \x01(\tR\x05asset\x12\x1c\n" +

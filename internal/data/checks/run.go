@@ -321,3 +321,28 @@ func clip(text string) string {
 	}
 	return text
 }
+
+// RunCustom runs the functions of the asset's code alone, for outputs without rows.
+func RunCustom(ctx context.Context, r Request) (Report, error) {
+	if r.Clock == nil {
+		r.Clock = time.Now
+	}
+	p := &pass{Request: r}
+	var out Report
+	stopped := false
+	for _, c := range r.Checks {
+		run, result := &running{check: c}, quality.Of(c)
+		switch {
+		case stopped:
+			result.Skipped = true
+		case c.Type == quality.Custom:
+			p.custom(ctx, run, &result)
+		default:
+			result.Error = "the output has no rows"
+		}
+		stopped = stopped || result.Failed() && c.Severity == quality.Critical
+		result.Duration = run.spent
+		out.Results = append(out.Results, result)
+	}
+	return out, context.Cause(ctx)
+}

@@ -45,10 +45,10 @@ var Rooms = []Room{
 	{Name: "client", Dir: "client", Holds: "the Go client of the API", May: []string{"contract"}, Tests: []string{"devkit"}},
 	{Name: "sdk", Dir: "sdk", Holds: "the Python SDK, embedded for workers"},
 	{
-		Name: "worker", Dir: "internal/worker", Holds: "executes attempts: claims, heartbeats, reports, host processes",
-		May: []string{"base", "domain", "contract", "sdk"}, Siblings: []string{"local > host", "python > host"},
+		Name: "worker", Dir: "internal/worker", Holds: "executes attempts: claims, heartbeats, reports, outputs, host processes",
+		May: []string{"base", "domain", "data", "contract", "sdk"}, Siblings: []string{"local > host", "python > host"},
 	},
-	{Name: "servo", Dir: "", Holds: "the package that authors of assets import", May: []string{"base", "domain", "contract", "client", "worker"}, Tests: []string{"devkit"}},
+	{Name: "servo", Dir: "", Holds: "the package that authors of assets import", May: []string{"base", "domain", "data", "contract", "client", "worker"}, Tests: []string{"devkit"}},
 	{Name: "docs", Dir: "docs", Holds: "pages that the server shows"},
 	{
 		Name: "proof", Dir: "internal/proof", Holds: "checks of the guarantees: model of the write path, projection verifier, chaos tests",

@@ -109,19 +109,31 @@ func (a Asset) Kind() Kind {
 
 // Capability is the capability that a worker needs to execute the asset: exec, http, for Go the
 // handler, such as "go:orders", and for Python the digest of the code or the asset, such as
-// "python:gold/revenue". Package run has the other direction.
+// "python:gold/revenue". If the asset has an output or checks, "output:" comes before it: a worker
+// without support for them must not complete it. Package run has the other direction.
 func (a Asset) Capability() string {
-	if a.Python != nil {
-		return string(KindPython) + ":" + cmp.Or(a.Python.Code, a.Key)
+	capability := string(a.Kind())
+	switch {
+	case a.Python != nil:
+		capability += ":" + cmp.Or(a.Python.Code, a.Key)
+	case a.Go != nil:
+		capability += ":" + cmp.Or(a.Go.Handler, a.Key)
 	}
-	if a.Go == nil {
-		return string(a.Kind())
+	if a.Declared() != nil {
+		return OutputPrefix + capability
 	}
-	handler := a.Go.Handler
-	if handler == "" {
-		handler = a.Key
+	return capability
+}
+
+// OutputPrefix begins the capability that assets with an output or checks need.
+const OutputPrefix = "output:"
+
+// Declared returns the declared output and checks of the asset; nil if it has neither.
+func (a Asset) Declared() *quality.Declared {
+	if a.Output == nil && len(a.Checks) == 0 {
+		return nil
 	}
-	return string(KindGo) + ":" + handler
+	return &quality.Declared{Output: a.Output, Checks: a.Checks}
 }
 
 // Retry is a retry policy as it is declared. A zero field is not set: the next weaker layer sets it.

@@ -60,6 +60,12 @@ const (
 // ColumnTypes are all types of columns.
 var ColumnTypes = []ColumnType{String, Integer, Number, Decimal, Boolean, Date, Timestamp, Binary, Object, Array}
 
+// Declared is what an asset declares about its output, as workers receive it.
+type Declared struct {
+	Output *Output `json:"output,omitempty"`
+	Checks []Check `json:"checks,omitempty"`
+}
+
 // IsSensitive reports whether values of a column are kept out of samples. A column inside a
 // sensitive one ("address.city") is sensitive too.
 func (o Output) IsSensitive(column string) bool {

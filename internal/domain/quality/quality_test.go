@@ -20,7 +20,7 @@ func errorsOf(c quality.Check) map[string]string {
 	found := map[string]string{}
 	quality.Declaration{
 		Output: &quality.Output{Format: quality.Parquet}, Checks: []quality.Check{c},
-		Upstream: []string{"a/up"}, Functions: true,
+		Upstream: []string{"a/up"}, Functions: true, Files: true,
 	}.Validate(func(field, message, remedy string) {
 		if remedy == "" {
 			message = "no remedy"
@@ -36,7 +36,7 @@ func TestValidate(t *testing.T) {
 	t.Run("a complete check of each type is valid", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []quality.Check{
-			{Type: quality.RowCount, Min: raw("0"), Max: raw("5"), MinRatio: 0.5},
+			{Type: quality.RowCount, Min: raw("0"), Max: raw("5")},
 			{Type: quality.NotNull, Columns: []string{"a", "b"}},
 			{Type: quality.Unique, Columns: []string{"a"}},
 			{Type: quality.Freshness, Column: "at", MaxAge: duration.Duration(time.Hour)},
@@ -46,7 +46,6 @@ func TestValidate(t *testing.T) {
 			{Type: quality.AcceptedValues, Column: "a", Values: []json.RawMessage{raw(`"x"`), raw("1"), raw("true")}},
 			{Type: quality.Regex, Column: "a", Pattern: "^a+$"},
 			{Type: quality.Referential, Column: "a", References: &quality.Reference{Asset: "a/up", Column: "id"}},
-			{Type: quality.CustomSQL, SQL: "SELECT 1"},
 			{Type: quality.Custom, Function: "orders.Balanced"},
 			{Type: quality.RowCount, Min: raw("1"), Phase: quality.Pre, Input: "a/up"},
 		} {

@@ -48,17 +48,27 @@ type Declaration struct {
 	Upstream   []string
 	// Functions reports whether the asset's code can have check functions of its own.
 	Functions bool
+	// Files reports whether the asset's code can write files of an output.
+	Files bool
 }
 
 // Validate reports every violation of a declaration.
 func (d Declaration) Validate(report Report) {
 	if d.Output != nil {
 		d.Output.validate(report)
+		if !d.Files {
+			report("output", "is set, but this kind of code cannot write files", "use exec or go, or remove it")
+		}
+	} else if len(d.Checks) > 0 && !d.Files {
+		report("checks", "are set, but this kind of code has no files to check", "use exec or go, or remove them")
 	}
-	if d.Quarantine && d.Output == nil {
+	switch {
+	case d.Quarantine && d.Output == nil:
 		report("quarantine", "is set, but the asset has no output", "declare output, or remove it")
-	} else if d.Quarantine && !slices.ContainsFunc(d.Checks, func(c Check) bool { return c.Severity == Critical || c.Severity == "" }) {
+	case d.Quarantine && !slices.ContainsFunc(d.Checks, func(c Check) bool { return c.Severity == Critical || c.Severity == "" }):
 		report("quarantine", "is set, but no check is CRITICAL", "give a check severity CRITICAL, or remove it")
+	case d.Quarantine:
+		report("quarantine", "is not supported by this version", "remove it: a failed CRITICAL check fails the task")
 	}
 	if len(d.Checks) > MaxChecks {
 		report("checks", fmt.Sprintf("has %d entries, the limit is %d", len(d.Checks), MaxChecks), "use fewer checks")
@@ -210,6 +220,12 @@ func (d Declaration) validateCheck(c Check, report Report) {
 	c.validateType(report)
 	if r := c.References; c.Type == Referential && r != nil && r.Asset != "" && !slices.Contains(d.Upstream, r.Asset) {
 		report("references.asset", fmt.Sprintf("%q is not an upstream of the asset", clip(r.Asset)), "add it to upstream, so that its version is resolved with the other inputs")
+	}
+	switch {
+	case c.Type == CustomSQL:
+		report("type", "custom_sql is not supported by this version", "use another type of check, or a custom check of Go code")
+	case c.MinRatio != 0 && c.Type == RowCount && c.Phase != Pre:
+		report("min_ratio", "is not supported by this version", "set min or max")
 	}
 	if c.Type == Custom && !d.Functions {
 		report("type", "a custom check needs a function of the asset's code, and this kind of code has none", "use another type of check, or implement the asset in Go or Python")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -112,11 +113,30 @@ func (m *leaseMapper) toProto(ctx context.Context, l engine.Lease) (*servov1.Lea
 		ExpiresAt: timestamp(l.ExpiresAt), Deadline: timestamp(l.Deadline), Timeout: duration(l.Timeout), Started: l.Started, Code: code, FencingToken: l.Token,
 		TriggerType: l.TriggerType, Partitions: l.Partitions,
 	}
+	if err := m.addOutput(out, l); err != nil {
+		return nil, err
+	}
 	out.TraceParent, out.TraceState = telemetry.Split(l.Trace)
 	if w := l.Window; w != nil {
 		out.Config, out.Slot, out.IntervalStart, out.IntervalEnd = w.Config, timestamp(w.Slot), timestamp(w.Start), timestamp(w.End)
 	}
 	return out, nil
+}
+
+// addOutput adds the declared output and checks of the asset. Tasks with upstreams get the workspace, so
+// that they can find the outputs of these.
+func (m *leaseMapper) addOutput(out *servov1.Lease, l engine.Lease) error {
+	if declared := l.Code.Declared(); declared != nil {
+		data, err := json.Marshal(declared)
+		if err != nil {
+			return err
+		}
+		out.Output, out.Workspace = string(data), l.Workspace.String()
+	}
+	if len(l.Upstream) > 0 {
+		out.Workspace = l.Workspace.String()
+	}
+	return nil
 }
 
 func (m *leaseMapper) results(upstream []engine.UpstreamResult) ([]*servov1.UpstreamResult, error) {

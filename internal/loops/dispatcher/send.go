@@ -59,6 +59,9 @@ func (d *Dispatch) post(f *flight, s signer) outcome {
 	if err := f.ctx.Err(); err != nil {
 		return notAnswered(f, err)
 	}
+	if f.lease.Code.Declared() != nil { // an endpoint would complete the task without its checks
+		return notMade(errors.New("push pools do not support assets with an output or checks; use a pool with workers"))
+	}
 	body, err := d.envelope(f, s)
 	if err != nil {
 		return notMade(err)
