@@ -290,6 +290,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+func TestOutputsAreNotSent(t *testing.T) {
+	t.Parallel()
+	w := setup(t, daemon.Config{}, nil, func(c call) { c.answer(200, `{"status": "SUCCESS"}`) })
+	task := w.taskIn(t, w.trigger(t, "rows"), servov1.Task_FAILED)
+	failure := task.GetAttempts()[0].GetFailure()
+	require.Equal(t, "INVALID_CONFIGURATION", failure.GetCode(), "%v", failure)
+	require.Contains(t, failure.GetMessage(), "push pools do not support assets with an output or checks")
+	require.Zero(t, w.calls.Load(), "an endpoint would complete it without its checks")
+	w.clean(t)
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1"} {

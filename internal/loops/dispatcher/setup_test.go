@@ -39,8 +39,10 @@ assets:
   - {key: p/one, go: {handler: first}, pool: remote, timeout: 600s, retry: {max_attempts: 3, initial_delay: 1s, max_delay: 1s}}
   - {key: p/two, go: {}, pool: remote, upstream: [p/one]}
   - {key: q/one, go: {}, pool: other}
+  - {key: r/rows, go: {}, pool: remote, output: {format: csv}}
 pipelines:
   - {name: other, select: [q/one], overlap: allow}
+  - {name: rows, select: [r/rows], overlap: allow}
   - {name: one, select: [p/one], overlap: allow, parameters: [{name: day, type: string, default: today}]}
   - {name: both, select: ["p/*"], overlap: allow}
 `
