@@ -79,7 +79,10 @@ func (b *bundle) deploy(t testing.TB, text string) {
 	t.Helper()
 	manifest, err := asset.Parse([]byte(text), "servo.yaml")
 	require.NoError(t, err)
-	_, err = b.Deploy(t.Context(), b.tenant, "default", manifest, event.Meta{Actor: "test"})
+	deployed, err := b.Deploy(t.Context(), b.tenant, "default", manifest, event.Meta{Actor: "test"})
+	require.NoError(t, err)
+	// A server reads the code of a deployment once, in a transaction of its own.
+	_, _, err = b.Code(t.Context(), store.DeploymentKey{Tenant: b.tenant, Deployment: deployed})
 	require.NoError(t, err)
 }
 
