@@ -100,7 +100,7 @@ func Install(ctx context.Context, archive, cache, interpreter string, output io.
 	if err != nil {
 		return refuse("is no readable archive: "+err.Error(), rebuild)
 	}
-	defer reader.Close()
+	defer reader.Close() //nolint:errcheck // it is only read
 	digest, isCode := strings.CutPrefix(reader.Comment, archiveComment)
 	if !isCode {
 		return refuse("was not written by servo build", rebuild)

@@ -134,7 +134,7 @@ func TestArchives(t *testing.T) {
 		require.Equal(t, first, second)
 		reader, err := zip.OpenReader(one)
 		require.NoError(t, err)
-		defer reader.Close()
+		defer reader.Close() //nolint:errcheck // it is only read
 		var names []string
 		for _, f := range reader.File {
 			names = append(names, f.Name)
