@@ -40,13 +40,15 @@ type (
 	Template struct{ uuid.UUID }
 	// Key is an API key.
 	Key struct{ uuid.UUID }
+	// Backfill covers a set of partitions with runs.
+	Backfill struct{ uuid.UUID }
 	// Claim is one claim call of a worker; a repeated call gets the same leases.
 	Claim struct{ uuid.UUID }
 )
 
 // Kind is any of the id types.
 type Kind interface {
-	Tenant | Workspace | Deployment | Release | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Claim
+	Tenant | Workspace | Deployment | Release | Run | Task | Config | Alert | Channel | Subscription | Event | Template | Key | Backfill | Claim
 }
 
 // Minter creates the ids of one transaction: all have its time, and each sorts after the one before.
