@@ -86,6 +86,12 @@ func AllAssets(ctx context.Context, c *Client, req *servov1.ListAssetsRequest) i
 		c.Assets().ListAssets, (*servov1.ListAssetsResponse).GetAssets)
 }
 
+// AllBackfills reads all backfills that the request's filter lets pass, the newest first.
+func AllBackfills(ctx context.Context, c *Client, req *servov1.ListBackfillsRequest) iter.Seq2[*servov1.Backfill, error] {
+	return all(ctx, req, func(r *servov1.ListBackfillsRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },
+		c.Backfills().ListBackfills, (*servov1.ListBackfillsResponse).GetBackfills)
+}
+
 // AllPipelines reads all pipelines of a workspace.
 func AllPipelines(ctx context.Context, c *Client, req *servov1.ListPipelinesRequest) iter.Seq2[*servov1.Pipeline, error] {
 	return all(ctx, req, func(r *servov1.ListPipelinesRequest) (*int32, *string) { return &r.PageSize, &r.PageToken },

@@ -44,11 +44,13 @@ func repeats(method string) repeat {
 		"GetConfig", "ListConfigs", "PreviewConfig", "ListConfigAudit", "ListSlots", "GetOutcomes", "FindHoles", "GetEvent", "ListTemplates", "ExplainConfig", "Simulate",
 		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit",
 		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity", "Search",
-		"GetRelease", "ListReleases", "CheckRelease", "DiffReleases", "ListReleaseChannels", "GetReleaseChannel", "DiffDeployments":
+		"GetRelease", "ListReleases", "CheckRelease", "DiffReleases", "ListReleaseChannels", "GetReleaseChannel", "DiffDeployments",
+		"ListAssetPartitions", "PreviewBackfill", "ListBackfills", "GetBackfill", "ListBackfillRuns":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
 		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription",
-		"CreateRelease", "ActivateDeployment", "CopyDeployment", "UpdateReleaseChannel", "FollowChannelByLabel", "FollowChannel", "SetTenantLabels": // the same state, however often
+		"CreateRelease", "ActivateDeployment", "CopyDeployment", "UpdateReleaseChannel", "FollowChannelByLabel", "FollowChannel", "SetTenantLabels",
+		"PauseBackfill", "ResumeBackfill", "CancelBackfill": // the same state, however often
 		return repeatSafe
 	case "Claim", "Report", "Heartbeat", "StartTask", "AdvanceCursor", "YieldTask", "FanOutTask", "CompleteTask", "FailTask": // known by claim or lease
 		return repeatSafe
@@ -57,7 +59,8 @@ func repeats(method string) repeat {
 	case "CreateTenant", "CreateWorkspace", "ReleaseLock", "CreatePool", "UpdatePool", "DeletePool", "CreateSigningKey", "RotateSigningKeys",
 		"CreateConfig", "UpdateConfig", "DeleteConfig", "RescheduleConfig", "DeleteTemplate", "CreateAlertChannel", "TestAlertChannel", "DeleteAlertChannel",
 		"CreateSubscription", "ReplaySubscription", "DeleteSubscription", "CreateKey", "RotateKey",
-		"DeleteRelease", "CreateReleaseChannel", "DeleteReleaseChannel", "RollChannel", "PauseRollout", "ResumeRollout", "AdvanceRollout", "RollBackChannel":
+		"DeleteRelease", "CreateReleaseChannel", "DeleteReleaseChannel", "RollChannel", "PauseRollout", "ResumeRollout", "AdvanceRollout", "RollBackChannel",
+		"CreateBackfill", "RetryBackfill":
 		return repeatByKey
 	case "WatchRun":
 		return repeatResume

@@ -25,6 +25,7 @@ func newAssets() *cobra.Command {
 				return s.client.Assets().GetAsset(ctx, &servov1.GetAssetRequest{Tenant: s.Tenant, Workspace: s.Workspace, Asset: s.args[0]})
 			}, assetText),
 		newAssetsList(),
+		newAssetsPartitions(),
 		newShow(spec{
 			use: "pause ASSET", short: "Pause an asset: its new tasks wait", tenant: true, reason: true, names: names,
 			long: `Pause an asset: its new tasks wait in READY, in every run of the workspace. Queued and running

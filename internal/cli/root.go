@@ -45,6 +45,7 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		newSubscriptions(),
 		newAssets(),
 		newAudit(),
+		newBackfills(),
 		newBench(),
 		newBuild(),
 		newCanon(),

@@ -26,6 +26,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/loops/admission"
 	"go.arco.dev/servo/internal/loops/alerter"
+	"go.arco.dev/servo/internal/loops/backfiller"
 	"go.arco.dev/servo/internal/loops/dispatcher"
 	"go.arco.dev/servo/internal/loops/feed"
 	"go.arco.dev/servo/internal/loops/presence"
@@ -76,23 +77,24 @@ type Config struct {
 
 // Daemon is a running server.
 type Daemon struct {
-	config    Config
-	store     *store.Store
-	engine    *engine.Engine
-	recorder  *metrics.Recorder
-	admission *admission.Admission
-	reaper    *reaper.Reaper
-	scheduler *scheduler.Scheduler
-	alerter   *alerter.Alerter
-	rollouts  *rollouts.Rollouts
-	feed      *feed.Feed
-	presence  *presence.Presence
-	dispatch  atomic.Pointer[dispatcher.Dispatch]
-	api       *api.Server
-	pages     *web.Web
-	tls       *certificates  // nil is plain text
-	tokens    *oidc.Verifier // nil accepts none
-	guard     *netguard.Guard
+	config     Config
+	store      *store.Store
+	engine     *engine.Engine
+	recorder   *metrics.Recorder
+	admission  *admission.Admission
+	backfiller *backfiller.Backfiller
+	reaper     *reaper.Reaper
+	scheduler  *scheduler.Scheduler
+	alerter    *alerter.Alerter
+	rollouts   *rollouts.Rollouts
+	feed       *feed.Feed
+	presence   *presence.Presence
+	dispatch   atomic.Pointer[dispatcher.Dispatch]
+	api        *api.Server
+	pages      *web.Web
+	tls        *certificates  // nil is plain text
+	tokens     *oidc.Verifier // nil accepts none
+	guard      *netguard.Guard
 
 	grpc     *grpc.Server
 	http     *http.Server
@@ -186,6 +188,7 @@ func (d *Daemon) startPresence(ctx context.Context) {
 
 func (d *Daemon) startLoops() {
 	d.admission = admission.Start(d.store, d.engine, admission.Config{Holder: d.config.Name, Logger: d.config.Logger})
+	d.backfiller = backfiller.Start(d.store, d.engine, backfiller.Config{Holder: d.config.Name, Logger: d.config.Logger})
 	d.reaper = reaper.Start(d.store, d.engine, reaper.Config{Logger: d.config.Logger})
 	d.scheduler = scheduler.Start(d.store, d.engine, scheduler.Config{Logger: d.config.Logger})
 	d.feed = feed.Start(d.store, d.engine, feed.Config{Version: d.config.Version, Guard: d.guard, Logger: d.config.Logger})
@@ -227,6 +230,9 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 		d.scheduler.Stop()
 		d.reaper.Stop()
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+		if err := d.backfiller.Stop(release); err != nil {
+			d.config.Logger.Warn("could not release the duty of backfills", slog.Any("error", err)) // it expires within seconds
+		}
 		if err := d.admission.Stop(release); err != nil {
 			// It expires by itself within seconds: the next server only waits a little.
 			d.config.Logger.Warn("could not give the duty back", slog.Any("error", err))

@@ -38,6 +38,10 @@ func (t *triggerCommand) planRequest(code *deployment, facts *partitionFacts, on
 	for _, target := range only {
 		request.Only = append(request.Only, plan.Target(target))
 	}
+	if t.backfill != nil {
+		request.Partitions = func(*partition.Scheme) (partition.Set, error) { return t.backfill.set, nil }
+		return request, nil
+	}
 	if len(t.Partitions) == 0 {
 		return request, t.coverPartitions(code, &request)
 	}

@@ -78,6 +78,8 @@ const (
 	quotaQueued = "max_queued_tasks"
 	quotaRuns   = "max_concurrent_runs"
 	quotaDaily  = "max_daily_runs"
+	// quotaBackfills limits the runs of a tenant's backfills.
+	quotaBackfills = "max_backfill_runs"
 )
 
 // allowedTrigger is a trigger whose run is created.
@@ -91,8 +93,10 @@ type allowedTrigger struct {
 // whose runs may be created and those that it refuses. Triggers of one batch count each other.
 func underQuotas(ctx context.Context, tx *store.Tx, w *working, locked []*lockedTrigger) (allowed []*allowedTrigger, refused []*lockedTrigger, err error) {
 	own := map[id.Tenant]int32{} // how many of a tenant's live runs are of this batch
+	backfills := false
 	for _, t := range locked {
-		if q := t.quotas; q.MaxQueuedTasks >= 0 || q.MaxConcurrentRuns >= 0 || q.MaxDailyRuns >= 0 {
+		backfills = backfills || t.backfill != nil
+		if q := t.quotas; q.MaxQueuedTasks >= 0 || q.MaxConcurrentRuns >= 0 || q.MaxDailyRuns >= 0 || t.backfill != nil && q.MaxBackfillRuns >= 0 {
 			if own[t.Tenant] += 0; t.lock != "" && !t.waits {
 				own[t.Tenant]++
 			}
@@ -104,7 +108,7 @@ func underQuotas(ctx context.Context, tx *store.Tx, w *working, locked []*locked
 		if err != nil {
 			return nil, nil, err
 		}
-		if used, err = usageOf(ctx, tx, quotas, own, w.now); err != nil {
+		if used, err = usageOf(ctx, tx, quotas, own, w.now, backfills); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -134,7 +138,7 @@ type usage struct {
 const overCount = 1000
 
 // usageOf counts usage up to a little more than each limit, and does not count what has no limit.
-func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas, own map[id.Tenant]int32, now time.Time) (map[id.Tenant]*usage, error) {
+func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQuotas, own map[id.Tenant]int32, now time.Time, backfills bool) (map[id.Tenant]*usage, error) {
 	used := make(map[id.Tenant]*usage, len(quotas))
 	questions := make([]store.UsageQuestion, 0, len(quotas))
 	for owner, q := range quotas {
@@ -147,6 +151,9 @@ func usageOf(ctx context.Context, tx *store.Tx, quotas map[id.Tenant]store.RunQu
 		}
 		if q.MaxConcurrentRuns >= 0 {
 			question.Live = q.MaxConcurrentRuns + own[owner] + overCount
+		}
+		if backfills && q.MaxBackfillRuns >= 0 {
+			question.Backfills = q.MaxBackfillRuns + overCount
 		}
 		u := &usage{quotas: q}
 		if q.MaxDailyRuns >= 0 {
@@ -176,6 +183,8 @@ func (u *usage) decide(t *plannedTrigger, now time.Time) (pending bool, err erro
 		return false, quotaExceeded(quotaDaily, "runs were created today", q.MaxDailyRuns, u.Daily, u.nextDayAt.Sub(now), "wait for the next day in "+q.Zone)
 	}
 	switch {
+	case t.backfill != nil && over(q.MaxBackfillRuns, u.Backfills):
+		return false, quotaExceeded(quotaBackfills, "runs of backfills have not ended", q.MaxBackfillRuns, u.Backfills, quotaRetry, "wait for one to end")
 	case over(q.MaxQueuedTasks, u.Queued) && !t.WaitForQuota:
 		return false, quotaExceeded(quotaQueued, "tasks are ready and wait", q.MaxQueuedTasks, u.Queued, quotaRetry, "wait until some are done")
 	case over(q.MaxConcurrentRuns, u.Live) && !t.WaitForQuota:
@@ -184,6 +193,9 @@ func (u *usage) decide(t *plannedTrigger, now time.Time) (pending bool, err erro
 	pending = over(q.MaxQueuedTasks, u.Queued) || over(q.MaxConcurrentRuns, u.Live)
 	u.Live++
 	u.Daily++
+	if t.backfill != nil {
+		u.Backfills++
+	}
 	if !pending {
 		u.Queued += int32(rootsOf(t.plan)) //nolint:gosec // bounded by the plan
 	}

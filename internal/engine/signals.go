@@ -19,6 +19,9 @@ func (e *Engine) WakeAdmission() { e.signals.Wake(signal.Ready) }
 // Due is signalled when a config may be due earlier than was known.
 func (e *Engine) Due() <-chan struct{} { return e.signals.Wait(signal.Due) }
 
+// Backfills is signalled when a backfill may start a run, or one of its runs has ended.
+func (e *Engine) Backfills() <-chan struct{} { return e.signals.Wait(signal.Backfill) }
+
 // FollowUp is signalled when a transaction left work for another one (see SkipDoomed).
 func (e *Engine) FollowUp() <-chan struct{} { return e.signals.Wait(signal.FollowUp) }
 
@@ -71,6 +74,11 @@ func (w *working) signals() signal.Commit {
 	}
 	if len(w.changes.Results) > 0 {
 		found[signal.Due] = true
+	}
+	for _, r := range w.touched {
+		if r.run.TriggerType == TriggerBackfill && r.run.State.Terminal() {
+			found[signal.Backfill] = true
+		}
 	}
 	var ended []id.Run
 	for _, key := range w.changes.EndedRuns {

@@ -153,7 +153,9 @@ type triggerCommand struct {
 	cover  *slotCover  // of a config's trigger: what it covers if it names no partitions
 	// covered is what the run of a slot covers, once it is planned.
 	covered slotCovered
-	run     id.Run // minted in the first transaction and kept, so that a repeat finds its own run
+	// backfill is set for a run of a backfill: it takes no lock and has the lowest priority.
+	backfill *backfillRun
+	run      id.Run // minted in the first transaction and kept, so that a repeat finds its own run
 }
 
 func newTrigger(t Trigger) *triggerCommand {

@@ -108,6 +108,11 @@ func (e *Engine) workspacesOf(ctx context.Context, tx *store.Tx, cmds []*trigger
 			keys = append(keys, store.DeploymentKey{Tenant: w.Tenant, Deployment: *w.Active})
 		}
 	}
+	for _, t := range cmds {
+		if pinned := t.backfill.pinned(); pinned != (id.Deployment{}) {
+			keys = append(keys, store.DeploymentKey{Tenant: t.Tenant, Deployment: pinned})
+		}
+	}
 	codes, err := e.deploymentsOf(ctx, keys)
 	return workspaces, codes, err
 }
@@ -122,6 +127,9 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 		return d, err
 	}
 	w, found := workspaces[t.workspaceName()]
+	if pinned := t.backfill.pinned(); pinned != (id.Deployment{}) {
+		w.Active = &pinned
+	}
 	switch {
 	case !found:
 		return d, fault.New(fault.NotFound, "no workspace "+t.Workspace, fault.Field("workspace"), fault.Remedy("check the name"))
@@ -158,7 +166,10 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 			fault.Value("limit", most), fault.Value("current", len(d.plan.Tasks)))
 	}
 	pipeline, isPipeline := d.code.Pipeline(t.Pipeline)
-	if d.priority == 0 {
+	switch {
+	case t.backfill != nil: // below every other run
+		d.priority = backfillPriority
+	case d.priority == 0:
 		d.priority = asset.DefaultPriority
 		if isPipeline && pipeline.Priority != 0 {
 			d.priority = int16(pipeline.Priority) //nolint:gosec // 1 to 10
@@ -168,7 +179,7 @@ func (t *triggerCommand) draft(workspaces map[store.WorkspaceName]store.Workspac
 		d.triggerType = "api"
 	}
 	d.limit = d.runLimit(pipeline)
-	if isPipeline { // a selection has no lock
+	if isPipeline && t.backfill == nil { // a selection has no lock, and tasks of backfills hold their partitions
 		d.lock, err = d.lockOf(pipeline)
 	}
 	return d, err

@@ -119,7 +119,7 @@ func (q *configInquiry) nextRun(ctx context.Context, tx *store.Tx, slot time.Tim
 	if t.quotas.MaxDailyRuns < 0 {
 		return nil
 	}
-	used, err := usageOf(ctx, tx, map[id.Tenant]store.RunQuotas{c.Tenant: t.quotas}, nil, q.now)
+	used, err := usageOf(ctx, tx, map[id.Tenant]store.RunQuotas{c.Tenant: t.quotas}, nil, q.now, false)
 	if err != nil {
 		return err
 	}

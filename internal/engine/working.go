@@ -107,6 +107,7 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 		}
 		parent.run = parent.run.Count(next.State)
 		w.touch(parent)
+		w.endPartitions(parent.run, next)
 	}
 	w.note(&t.task, &next, parent)
 	t.task = next
@@ -116,6 +117,16 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 	w.changes.Events = append(w.changes.Events, e)
 	w.change(t)
 	return nil
+}
+
+// endPartitions adds the end of a task to the status of its partitions. Tasks that were skipped or cancelled
+// leave it as it is, and runs without partitions write nothing.
+func (w *working) endPartitions(of run.Run, ended run.Task) {
+	if of.Divided && (ended.State == run.Succeeded || ended.State == run.Failed) {
+		w.changes.PartitionEnds = append(w.changes.PartitionEnds, store.PartitionEnd{
+			TaskKey: keyOf(ended), Workspace: of.Workspace, Succeeded: ended.State == run.Succeeded,
+		})
+	}
 }
 
 func (w *working) change(t *liveTask) {

@@ -97,3 +97,9 @@ func (s *Store) KnowCluster(name string) {
 	defer s.lineage.mu.Unlock()
 	s.lineage.known = name
 }
+
+// ReadMultirange and Multirange are how ranges are read and written.
+var (
+	ReadMultirange = readMultirange
+	Multirange     = multirange
+)

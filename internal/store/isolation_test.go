@@ -53,6 +53,12 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.alert(t, a.tenant, alert.PipelineFailing, w.channel(t, a.tenant, "mine"))
 	w.subscribe(t, a.tenant, "mine")
 	w.engine(t, func(tx *Tx) {
+		require.NoError(t, tx.InsertChunk(t.Context(), store.Chunk{BackfillKey: keyOfBackfill(w.backfill(t, a)), Run: g.run.ID}, w.now))
+	})
+	for _, table := range []string{"partition_series (tenant_id, workspace_id, asset, series) SELECT tenant_id, id, 'asset', ''", "partition_status (tenant_id, workspace_id, asset, series, bucket) SELECT tenant_id, id, 'asset', '', 0", "partition_deltas (tenant_id, workspace_id, asset, series, first, last, succeeded) SELECT tenant_id, id, 'asset', '', 1, 1, true"} {
+		w.Exec(t, `INSERT INTO servo.`+table+` FROM servo.workspaces ON CONFLICT DO NOTHING`)
+	}
+	w.engine(t, func(tx *Tx) {
 		must(tx.TakeTriggerKeys(t.Context(), []store.TriggerKey{{Tenant: a.tenant, Key: "k", Digest: "d", Run: g.run.ID}}, w.now))(t)
 	})
 	return a, g

@@ -205,15 +205,15 @@ func (tx *Tx) ReleaseLocks(ctx context.Context, runs []RunKey) error {
 
 // RunQuotas are the quotas for runs.
 type RunQuotas struct {
-	MaxQueuedTasks, MaxConcurrentRuns, MaxDailyRuns, MaxTasksPerRun int32
+	MaxQueuedTasks, MaxConcurrentRuns, MaxDailyRuns, MaxTasksPerRun, MaxBackfillRuns int32
 
 	MaxRunDuration time.Duration
 	Zone           string
 }
 
-func runQuotas(queued, runs, daily, duration, tasks int32, zone string) RunQuotas {
+func runQuotas(queued, runs, daily, duration, tasks, backfills int32, zone string) RunQuotas {
 	return RunQuotas{
-		MaxQueuedTasks: queued, MaxConcurrentRuns: runs, MaxDailyRuns: daily, MaxTasksPerRun: tasks,
+		MaxQueuedTasks: queued, MaxConcurrentRuns: runs, MaxDailyRuns: daily, MaxTasksPerRun: tasks, MaxBackfillRuns: backfills,
 		MaxRunDuration: time.Duration(duration) * time.Second, Zone: zone,
 	}
 }
@@ -225,7 +225,7 @@ func tenantIDs(tenants []id.Tenant) []uuid.UUID {
 // RunQuotasOf reads the quotas for runs of tenants.
 func (tx *Tx) RunQuotasOf(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
 	return index(func(r db.TenantQuotasRow) (id.Tenant, RunQuotas) {
-		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.MaxBackfillRuns, r.Zone)
 	})(tx.q.TenantQuotas(ctx, tenantIDs(tenants)))
 }
 
@@ -233,7 +233,7 @@ func (tx *Tx) RunQuotasOf(ctx context.Context, tenants []id.Tenant) (map[id.Tena
 // transaction ends, and reads their quotas for runs.
 func (tx *Tx) LockTenants(ctx context.Context, tenants []id.Tenant) (map[id.Tenant]RunQuotas, error) {
 	return index(func(r db.LockTenantsRow) (id.Tenant, RunQuotas) {
-		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone)
+		return id.Of[id.Tenant](r.ID), runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.MaxBackfillRuns, r.Zone)
 	})(tx.q.LockTenants(ctx, tenantIDs(tenants)))
 }
 
@@ -241,6 +241,7 @@ func (tx *Tx) LockTenants(ctx context.Context, tenants []id.Tenant) (map[id.Tena
 type UsageQuestion struct {
 	Tenant                       id.Tenant
 	Live, Running, Queued, Daily int32
+	Backfills                    int32
 	DayFrom, DayUntil            time.Time // for Daily
 }
 
@@ -250,18 +251,21 @@ type Usage struct {
 	Running int32 // of these, which have started
 	Queued  int32 // ready tasks
 	Daily   int32 // runs created that day
+	// Backfills counts the runs of backfills that have not ended.
+	Backfills int32
 }
 
 // CountUsage counts the runs and tasks of tenants.
 func (tx *Tx) CountUsage(ctx context.Context, questions []UsageQuestion) (map[id.Tenant]Usage, error) {
 	return index(func(r db.CountUsageRow) (id.Tenant, Usage) {
-		return id.Of[id.Tenant](r.TenantID), Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily}
+		return id.Of[id.Tenant](r.TenantID), Usage{Live: r.Live, Running: r.Running, Queued: r.Queued, Daily: r.Daily, Backfills: r.Backfills}
 	})(tx.q.CountUsage(ctx, db.CountUsageParams{
 		TenantIds: column(questions, func(q UsageQuestion) uuid.UUID { return q.Tenant.UUID }),
 		Lives:     column(questions, func(q UsageQuestion) int32 { return q.Live }),
 		Runnings:  column(questions, func(q UsageQuestion) int32 { return q.Running }),
 		Queueds:   column(questions, func(q UsageQuestion) int32 { return q.Queued }),
 		Dailies:   column(questions, func(q UsageQuestion) int32 { return q.Daily }),
+		Backfills: column(questions, func(q UsageQuestion) int32 { return q.Backfills }),
 		DayFroms:  column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayFrom) }),
 		DayUntils: column(questions, func(q UsageQuestion) uuid.UUID { return firstID(q.DayUntil) }),
 	}))

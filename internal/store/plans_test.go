@@ -97,7 +97,7 @@ var plans = map[string][]string{
 	"TakeDuty":        {"duties_pkey", "duty_renewals_pkey"},
 	"RenewDuty":       {"duty_renewals_pkey"},
 	"AdmissionWork":   {"live_runs_pending", "ready_q_order", "settlements_pkey"},
-	"Overdue":         {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "retry_q_due", "run_deltas_pkey"},
+	"Overdue":         {"cones_pkey", "leases_due", "live_runs_due", "live_runs_late", "partition_deltas_pkey", "retry_q_due", "run_deltas_pkey"},
 	"FoldSettlements": {"pool_clocks_pkey", "settlements_pkey", "shares_order", "shares_pkey", "tenants_pkey"},
 	"ReadyPools":      {"pool_clocks_pkey", "pool_q_order", "pools_pkey", "shares_in_flight", "shares_order", "workers_pkey"},
 	"HeadShares":      {"asset_pauses_pkey", "pools_pkey", "shares_order", "shares_pkey", "tenants_pkey"},

@@ -11,7 +11,7 @@ import (
 )
 
 // Overdue reports which kinds of rows are due for the reaper.
-type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas bool }
+type Overdue struct{ Leases, Retries, Cones, Runs, Late, Deltas, Partitions bool }
 
 // Overdue reads which kinds of rows are due.
 func (s *Store) Overdue(ctx context.Context) (Overdue, error) {

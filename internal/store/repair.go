@@ -118,7 +118,7 @@ func (tx *Tx) repairRun(ctx context.Context, r RunRepair) error {
 		State: int16(row.State), Priority: row.Priority, TimedOut: row.TimedOut, CancelReason: row.CancelReason, Pipeline: row.Pipeline,
 		TriggerType: row.TriggerType, TriggeredBy: row.TriggeredBy, Fingerprint: row.Fingerprint, Parameters: string(row.Parameters), Retry: retry,
 		Trace: row.Trace, SlotAt: orNil(row.Slot), Labels: row.Labels, StartBy: orNil(row.StartBy), StartLimitS: row.StartLimit, Late: row.Late, WindowOf: window,
-		Released: row.Released,
+		Released: row.Released, Divided: row.Divided,
 	}
 	if row.Config != nil {
 		params.ConfigID = &row.Config.UUID

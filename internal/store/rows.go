@@ -95,7 +95,7 @@ func runFromRow(r db.ServoRun) (run.Run, error) {
 		State: run.State(r.State), Version: r.Version, Pipeline: r.Pipeline, Parameters: r.Parameters, Priority: r.Priority,
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint, Trace: r.Trace,
 		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
-		Labels: r.Labels, StartBy: timeOf(r.StartBy), StartLimit: r.StartLimitS, Late: r.Late, Released: r.Released,
+		Labels: r.Labels, StartBy: timeOf(r.StartBy), StartLimit: r.StartLimitS, Late: r.Late, Released: r.Released, Divided: r.Divided,
 		Overran: r.TimedOut, TimedOut: r.TimedOut, CancelReason: r.CancelReason,
 		CreatedAt: r.CreatedAt, StartedAt: timeOf(r.StartedAt), FinishedAt: timeOf(r.FinishedAt),
 	}

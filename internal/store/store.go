@@ -20,6 +20,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/domain/backfill"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/platform"
 	"go.arco.dev/servo/internal/domain/run"
@@ -124,7 +125,7 @@ const describedStatements = 512
 
 // Codec returns a codec for all events of this version of Servo.
 func Codec() *event.Codec {
-	return event.NewCodec(slices.Concat(run.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events(), subscription.Events())...)
+	return event.NewCodec(slices.Concat(run.Events(), backfill.Events(), tenant.Events(), platform.Events(), config.Events(), alert.Events(), access.Events(), subscription.Events())...)
 }
 
 // registerTypes encodes UUIDs in binary and decodes times in UTC.

@@ -130,7 +130,7 @@ func (tx *Tx) Workspaces(ctx context.Context, names []WorkspaceName) ([]Workspac
 	found, err := list(func(r db.ActiveDeploymentsRow) Workspace {
 		w := Workspace{
 			Tenant: id.Of[id.Tenant](r.TenantID), TenantName: r.Tenant, ID: id.Of[id.Workspace](r.WorkspaceID), Name: r.Name,
-			Quotas:  runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.Zone),
+			Quotas:  runQuotas(r.MaxQueuedTasks, r.MaxConcurrentRuns, r.MaxDailyRuns, r.MaxRunDurationS, r.MaxTasksPerRun, r.MaxBackfillRuns, r.Zone),
 			Channel: r.Channel, Labels: labelsOf(r.Labels),
 		}
 		if r.ActiveDeploymentID != nil {

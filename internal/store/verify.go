@@ -51,6 +51,10 @@ type (
 	ChannelRow = db.ServoAlertChannel
 	// SubscriptionRow is a row of subscriptions.
 	SubscriptionRow = db.ServoSubscription
+	// BackfillRow is a row of backfills.
+	BackfillRow = db.ServoBackfill
+	// BackfillChunkRow is a row of backfill_chunks.
+	BackfillChunkRow = db.ServoBackfillChunk
 	// KeyRow is a row of api_keys.
 	KeyRow = db.ServoApiKey
 	// ExternalEventRow is a row of event_inbox.
@@ -226,6 +230,8 @@ type EntityRows struct {
 	Key        func(KeyRow) error
 
 	Subscription func(SubscriptionRow) error
+	Backfill     func(BackfillRow) error
+	Chunk        func(BackfillChunkRow) error
 }
 
 // EachEntityEvent streams the events of these tenants, by subject and version.
@@ -250,6 +256,8 @@ func (tx *Tx) EachEntityRow(ctx context.Context, tenants []id.Tenant, each Entit
 		streamWhole(ctx, tx, each.Channel, "servo.alert_channels"+ofTenants+", q.id", ids),
 		streamWhole(ctx, tx, each.Subscription, "servo.subscriptions"+ofTenants+", q.id", ids),
 		streamWhole(ctx, tx, each.Key, "servo.api_keys"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Backfill, "servo.backfills"+ofTenants+", q.id", ids),
+		streamWhole(ctx, tx, each.Chunk, "servo.backfill_chunks"+ofTenants+", q.backfill_id, q.round, q.chunk", ids),
 	)
 }
 

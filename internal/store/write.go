@@ -38,6 +38,8 @@ type Changes struct {
 	Looked      []run.Run      // runs whose start needs no other check
 	Deltas      []RunDelta     // additions to the totals by ended runs and breaches
 	Released    []run.Run      // released runs that have ended, for the totals of their releases
+	// PartitionEnds are tasks with partitions that have ended in success or failure.
+	PartitionEnds []PartitionEnd
 }
 
 // NewTask is a task that a run creates.
@@ -63,7 +65,7 @@ type Move struct {
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
-		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds,
+		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds, tx.insertPartitionDeltas,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -115,6 +117,7 @@ func (tx *Tx) insertRuns(ctx context.Context, c Changes) error {
 			Lates:        column(rows, isLate),
 			Windows:      windows,
 			Releaseds:    column(rows, func(r run.Run) bool { return r.Released }),
+			Divideds:     column(rows, func(r run.Run) bool { return r.Divided }),
 		})
 	})
 }

@@ -86,7 +86,7 @@ type Alert struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// PIPELINE_FAILED, PIPELINE_FAILING, PIPELINE_DISABLED, RUN_LATE, RUN_OVERRAN, SLA_BREACHES, SCHEDULE_LAG,
-	// ROLLOUT_STOPPED or ROLLOUT_WAITS.
+	// ROLLOUT_STOPPED, ROLLOUT_WAITS, BACKFILL_FAILED or BACKFILL_PAUSED.
 	Kind     string         `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Severity Alert_Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=servo.v1.Alert_Severity" json:"severity,omitempty"`
 	// Subject of the alert: WORKSPACE/CONFIG, a tenant, or the installation.

@@ -26,6 +26,65 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Status is the status of a partition.
+type PartitionStatusRange_Status int32
+
+const (
+	PartitionStatusRange_STATUS_UNSPECIFIED PartitionStatusRange_Status = 0
+	// It has never succeeded.
+	PartitionStatusRange_MISSING   PartitionStatusRange_Status = 1
+	PartitionStatusRange_SUCCEEDED PartitionStatusRange_Status = 2
+	// Its last task failed.
+	PartitionStatusRange_FAILED PartitionStatusRange_Status = 3
+	// A task of it is queued or with a worker.
+	PartitionStatusRange_RUNNING PartitionStatusRange_Status = 4
+)
+
+// Enum value maps for PartitionStatusRange_Status.
+var (
+	PartitionStatusRange_Status_name = map[int32]string{
+		0: "STATUS_UNSPECIFIED",
+		1: "MISSING",
+		2: "SUCCEEDED",
+		3: "FAILED",
+		4: "RUNNING",
+	}
+	PartitionStatusRange_Status_value = map[string]int32{
+		"STATUS_UNSPECIFIED": 0,
+		"MISSING":            1,
+		"SUCCEEDED":          2,
+		"FAILED":             3,
+		"RUNNING":            4,
+	}
+)
+
+func (x PartitionStatusRange_Status) Enum() *PartitionStatusRange_Status {
+	p := new(PartitionStatusRange_Status)
+	*p = x
+	return p
+}
+
+func (x PartitionStatusRange_Status) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PartitionStatusRange_Status) Descriptor() protoreflect.EnumDescriptor {
+	return file_servo_v1_assets_proto_enumTypes[0].Descriptor()
+}
+
+func (PartitionStatusRange_Status) Type() protoreflect.EnumType {
+	return &file_servo_v1_assets_proto_enumTypes[0]
+}
+
+func (x PartitionStatusRange_Status) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PartitionStatusRange_Status.Descriptor instead.
+func (PartitionStatusRange_Status) EnumDescriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{18, 0}
+}
+
 // Asset is a node of the DAG: data with the code that produces it.
 type Asset struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1091,6 +1150,350 @@ func (x *ResumeAssetResponse) GetWasPaused() bool {
 	return false
 }
 
+// ListAssetPartitionsRequest names an asset and the partitions to list.
+type ListAssetPartitionsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Asset  string                 `protobuf:"bytes,2,opt,name=asset,proto3" json:"asset,omitempty"`
+	// Defaults to "default".
+	Workspace string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// Partitions: date=2026-01-01..2026-03-31, date=2026-01-01,region=eu. Empty selects all completed ones.
+	Partitions []string `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// Series in a page, 1 to 100; defaults to 20.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssetPartitionsRequest) Reset() {
+	*x = ListAssetPartitionsRequest{}
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssetPartitionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssetPartitionsRequest) ProtoMessage() {}
+
+func (x *ListAssetPartitionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssetPartitionsRequest.ProtoReflect.Descriptor instead.
+func (*ListAssetPartitionsRequest) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListAssetPartitionsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListAssetPartitionsRequest) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *ListAssetPartitionsRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ListAssetPartitionsRequest) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *ListAssetPartitionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListAssetPartitionsResponse is a page of series, and counts over all of them.
+type ListAssetPartitionsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Series []*PartitionSeries     `protobuf:"bytes,1,rep,name=series,proto3" json:"series,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The dimensions: date (daily) × region (static).
+	Dimensions string `protobuf:"bytes,3,opt,name=dimensions,proto3" json:"dimensions,omitempty"`
+	// Counts of the selected partitions. A partition may have succeeded and failed since.
+	Total     int64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	Succeeded int64 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed    int64 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	Running   int64 `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`
+	// Never succeeded.
+	Missing int64 `protobuf:"varint,8,opt,name=missing,proto3" json:"missing,omitempty"`
+	// hourly, daily, weekly, monthly, or empty if the asset has no time dimension.
+	Calendar      string `protobuf:"bytes,9,opt,name=calendar,proto3" json:"calendar,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssetPartitionsResponse) Reset() {
+	*x = ListAssetPartitionsResponse{}
+	mi := &file_servo_v1_assets_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssetPartitionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssetPartitionsResponse) ProtoMessage() {}
+
+func (x *ListAssetPartitionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssetPartitionsResponse.ProtoReflect.Descriptor instead.
+func (*ListAssetPartitionsResponse) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListAssetPartitionsResponse) GetSeries() []*PartitionSeries {
+	if x != nil {
+		return x.Series
+	}
+	return nil
+}
+
+func (x *ListAssetPartitionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListAssetPartitionsResponse) GetDimensions() string {
+	if x != nil {
+		return x.Dimensions
+	}
+	return ""
+}
+
+func (x *ListAssetPartitionsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsResponse) GetSucceeded() int64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsResponse) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsResponse) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsResponse) GetMissing() int64 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *ListAssetPartitionsResponse) GetCalendar() string {
+	if x != nil {
+		return x.Calendar
+	}
+	return ""
+}
+
+// PartitionSeries is the partitions that differ only in time.
+type PartitionSeries struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The values of the other dimensions as JSON; empty if there are none.
+	Series string                  `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"`
+	Ranges []*PartitionStatusRange `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	// There are more ranges than are listed.
+	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionSeries) Reset() {
+	*x = PartitionSeries{}
+	mi := &file_servo_v1_assets_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionSeries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionSeries) ProtoMessage() {}
+
+func (x *PartitionSeries) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionSeries.ProtoReflect.Descriptor instead.
+func (*PartitionSeries) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PartitionSeries) GetSeries() string {
+	if x != nil {
+		return x.Series
+	}
+	return ""
+}
+
+func (x *PartitionSeries) GetRanges() []*PartitionStatusRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+func (x *PartitionSeries) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// PartitionStatusRange is consecutive partitions with the same status.
+type PartitionStatusRange struct {
+	state  protoimpl.MessageState      `protogen:"open.v1"`
+	Status PartitionStatusRange_Status `protobuf:"varint,1,opt,name=status,proto3,enum=servo.v1.PartitionStatusRange_Status" json:"status,omitempty"`
+	First  string                      `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`
+	Last   string                      `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
+	Count  int64                       `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// The number of the first partition in its series: days, hours, weeks or months since 1970.
+	Ordinal       int64 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionStatusRange) Reset() {
+	*x = PartitionStatusRange{}
+	mi := &file_servo_v1_assets_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionStatusRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionStatusRange) ProtoMessage() {}
+
+func (x *PartitionStatusRange) ProtoReflect() protoreflect.Message {
+	mi := &file_servo_v1_assets_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionStatusRange.ProtoReflect.Descriptor instead.
+func (*PartitionStatusRange) Descriptor() ([]byte, []int) {
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PartitionStatusRange) GetStatus() PartitionStatusRange_Status {
+	if x != nil {
+		return x.Status
+	}
+	return PartitionStatusRange_STATUS_UNSPECIFIED
+}
+
+func (x *PartitionStatusRange) GetFirst() string {
+	if x != nil {
+		return x.First
+	}
+	return ""
+}
+
+func (x *PartitionStatusRange) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+func (x *PartitionStatusRange) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *PartitionStatusRange) GetOrdinal() int64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
 // ListPipelinesRequest requests a page of pipelines.
 type ListPipelinesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1107,7 +1510,7 @@ type ListPipelinesRequest struct {
 
 func (x *ListPipelinesRequest) Reset() {
 	*x = ListPipelinesRequest{}
-	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	mi := &file_servo_v1_assets_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1522,7 @@ func (x *ListPipelinesRequest) String() string {
 func (*ListPipelinesRequest) ProtoMessage() {}
 
 func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[15]
+	mi := &file_servo_v1_assets_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1535,7 @@ func (x *ListPipelinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesRequest.ProtoReflect.Descriptor instead.
 func (*ListPipelinesRequest) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{15}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPipelinesRequest) GetTenant() string {
@@ -1175,7 +1578,7 @@ type ListPipelinesResponse struct {
 
 func (x *ListPipelinesResponse) Reset() {
 	*x = ListPipelinesResponse{}
-	mi := &file_servo_v1_assets_proto_msgTypes[16]
+	mi := &file_servo_v1_assets_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1590,7 @@ func (x *ListPipelinesResponse) String() string {
 func (*ListPipelinesResponse) ProtoMessage() {}
 
 func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_servo_v1_assets_proto_msgTypes[16]
+	mi := &file_servo_v1_assets_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1603,7 @@ func (x *ListPipelinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPipelinesResponse.ProtoReflect.Descriptor instead.
 func (*ListPipelinesResponse) Descriptor() ([]byte, []int) {
-	return file_servo_v1_assets_proto_rawDescGZIP(), []int{16}
+	return file_servo_v1_assets_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPipelinesResponse) GetPipelines() []*Pipeline {
@@ -1311,7 +1714,47 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xe8\aR\x06reasonJ\x04\b\x05\x10\x06R\x02by\"4\n" +
 	"\x13ResumeAssetResponse\x12\x1d\n" +
 	"\n" +
-	"was_paused\x18\x01 \x01(\bR\twasPaused\"\xb1\x01\n" +
+	"was_paused\x18\x01 \x01(\bR\twasPaused\"\x8c\x02\n" +
+	"\x1aListAssetPartitionsRequest\x12!\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12 \n" +
+	"\x05asset\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x03\x18\xc9\x01R\x05asset\x12%\n" +
+	"\tworkspace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x121\n" +
+	"\n" +
+	"partitions\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xe8\aR\n" +
+	"partitions\x12&\n" +
+	"\tpage_size\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"\xb4\x02\n" +
+	"\x1bListAssetPartitionsResponse\x121\n" +
+	"\x06series\x18\x01 \x03(\v2\x19.servo.v1.PartitionSeriesR\x06series\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"dimensions\x18\x03 \x01(\tR\n" +
+	"dimensions\x12\x14\n" +
+	"\x05total\x18\x04 \x01(\x03R\x05total\x12\x1c\n" +
+	"\tsucceeded\x18\x05 \x01(\x03R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x03R\x06failed\x12\x18\n" +
+	"\arunning\x18\a \x01(\x03R\arunning\x12\x18\n" +
+	"\amissing\x18\b \x01(\x03R\amissing\x12\x1a\n" +
+	"\bcalendar\x18\t \x01(\tR\bcalendar\"\x7f\n" +
+	"\x0fPartitionSeries\x12\x16\n" +
+	"\x06series\x18\x01 \x01(\tR\x06series\x126\n" +
+	"\x06ranges\x18\x02 \x03(\v2\x1e.servo.v1.PartitionStatusRangeR\x06ranges\x12\x1c\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x86\x02\n" +
+	"\x14PartitionStatusRange\x12=\n" +
+	"\x06status\x18\x01 \x01(\x0e2%.servo.v1.PartitionStatusRange.StatusR\x06status\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\tR\x05first\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\tR\x04last\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\x12\x18\n" +
+	"\aordinal\x18\x05 \x01(\x03R\aordinal\"U\n" +
+	"\x06Status\x12\x16\n" +
+	"\x12STATUS_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aMISSING\x10\x01\x12\r\n" +
+	"\tSUCCEEDED\x10\x02\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x03\x12\v\n" +
+	"\aRUNNING\x10\x04\"\xb1\x01\n" +
 	"\x14ListPipelinesRequest\x12!\n" +
 	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x06tenant\x12%\n" +
 	"\tworkspace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\tworkspace\x12&\n" +
@@ -1320,14 +1763,15 @@ const file_servo_v1_assets_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\tpageToken\"q\n" +
 	"\x15ListPipelinesResponse\x120\n" +
 	"\tpipelines\x18\x01 \x03(\v2\x12.servo.v1.PipelineR\tpipelines\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xdd\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xfe\x05\n" +
 	"\fAssetService\x12l\n" +
 	"\n" +
 	"ListAssets\x12\x1b.servo.v1.ListAssetsRequest\x1a\x1c.servo.v1.ListAssetsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tenants/{tenant}/assets\x12g\n" +
 	"\bGetAsset\x12\x19.servo.v1.GetAssetRequest\x1a\x0f.servo.v1.Asset\"/\x82\xd3\xe4\x93\x02)\x12'/v1/tenants/{tenant}/assets/{asset=*/*}\x12t\n" +
 	"\n" +
 	"PauseAsset\x12\x1b.servo.v1.PauseAssetRequest\x1a\x0f.servo.v1.Asset\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/tenants/{tenant}/assets/{asset=*/*}:pause\x12\x85\x01\n" +
-	"\vResumeAsset\x12\x1c.servo.v1.ResumeAssetRequest\x1a\x1d.servo.v1.ResumeAssetResponse\"9\x82\xd3\xe4\x93\x023:\x01*\"./v1/tenants/{tenant}/assets/{asset=*/*}:resume\x12x\n" +
+	"\vResumeAsset\x12\x1c.servo.v1.ResumeAssetRequest\x1a\x1d.servo.v1.ResumeAssetResponse\"9\x82\xd3\xe4\x93\x023:\x01*\"./v1/tenants/{tenant}/assets/{asset=*/*}:resume\x12\x9e\x01\n" +
+	"\x13ListAssetPartitions\x12$.servo.v1.ListAssetPartitionsRequest\x1a%.servo.v1.ListAssetPartitionsResponse\":\x82\xd3\xe4\x93\x024\x122/v1/tenants/{tenant}/assets/{asset=*/*}/partitions\x12x\n" +
 	"\rListPipelines\x12\x1e.servo.v1.ListPipelinesRequest\x1a\x1f.servo.v1.ListPipelinesResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/tenants/{tenant}/pipelinesB(Z&go.arco.dev/servo/gen/servo/v1;servov1b\x06proto3"
 
 var (
@@ -1342,63 +1786,74 @@ func file_servo_v1_assets_proto_rawDescGZIP() []byte {
 	return file_servo_v1_assets_proto_rawDescData
 }
 
-var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_servo_v1_assets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_servo_v1_assets_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_servo_v1_assets_proto_goTypes = []any{
-	(*Asset)(nil),                 // 0: servo.v1.Asset
-	(*AssetPause)(nil),            // 1: servo.v1.AssetPause
-	(*Code)(nil),                  // 2: servo.v1.Code
-	(*ExecCode)(nil),              // 3: servo.v1.ExecCode
-	(*HttpCode)(nil),              // 4: servo.v1.HttpCode
-	(*GoCode)(nil),                // 5: servo.v1.GoCode
-	(*PythonCode)(nil),            // 6: servo.v1.PythonCode
-	(*Pipeline)(nil),              // 7: servo.v1.Pipeline
-	(*Parameter)(nil),             // 8: servo.v1.Parameter
-	(*ListAssetsRequest)(nil),     // 9: servo.v1.ListAssetsRequest
-	(*ListAssetsResponse)(nil),    // 10: servo.v1.ListAssetsResponse
-	(*GetAssetRequest)(nil),       // 11: servo.v1.GetAssetRequest
-	(*PauseAssetRequest)(nil),     // 12: servo.v1.PauseAssetRequest
-	(*ResumeAssetRequest)(nil),    // 13: servo.v1.ResumeAssetRequest
-	(*ResumeAssetResponse)(nil),   // 14: servo.v1.ResumeAssetResponse
-	(*ListPipelinesRequest)(nil),  // 15: servo.v1.ListPipelinesRequest
-	(*ListPipelinesResponse)(nil), // 16: servo.v1.ListPipelinesResponse
-	nil,                           // 17: servo.v1.ExecCode.EnvEntry
-	nil,                           // 18: servo.v1.HttpCode.HeadersEntry
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 21: google.protobuf.Value
+	(PartitionStatusRange_Status)(0),    // 0: servo.v1.PartitionStatusRange.Status
+	(*Asset)(nil),                       // 1: servo.v1.Asset
+	(*AssetPause)(nil),                  // 2: servo.v1.AssetPause
+	(*Code)(nil),                        // 3: servo.v1.Code
+	(*ExecCode)(nil),                    // 4: servo.v1.ExecCode
+	(*HttpCode)(nil),                    // 5: servo.v1.HttpCode
+	(*GoCode)(nil),                      // 6: servo.v1.GoCode
+	(*PythonCode)(nil),                  // 7: servo.v1.PythonCode
+	(*Pipeline)(nil),                    // 8: servo.v1.Pipeline
+	(*Parameter)(nil),                   // 9: servo.v1.Parameter
+	(*ListAssetsRequest)(nil),           // 10: servo.v1.ListAssetsRequest
+	(*ListAssetsResponse)(nil),          // 11: servo.v1.ListAssetsResponse
+	(*GetAssetRequest)(nil),             // 12: servo.v1.GetAssetRequest
+	(*PauseAssetRequest)(nil),           // 13: servo.v1.PauseAssetRequest
+	(*ResumeAssetRequest)(nil),          // 14: servo.v1.ResumeAssetRequest
+	(*ResumeAssetResponse)(nil),         // 15: servo.v1.ResumeAssetResponse
+	(*ListAssetPartitionsRequest)(nil),  // 16: servo.v1.ListAssetPartitionsRequest
+	(*ListAssetPartitionsResponse)(nil), // 17: servo.v1.ListAssetPartitionsResponse
+	(*PartitionSeries)(nil),             // 18: servo.v1.PartitionSeries
+	(*PartitionStatusRange)(nil),        // 19: servo.v1.PartitionStatusRange
+	(*ListPipelinesRequest)(nil),        // 20: servo.v1.ListPipelinesRequest
+	(*ListPipelinesResponse)(nil),       // 21: servo.v1.ListPipelinesResponse
+	nil,                                 // 22: servo.v1.ExecCode.EnvEntry
+	nil,                                 // 23: servo.v1.HttpCode.HeadersEntry
+	(*durationpb.Duration)(nil),         // 24: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 25: google.protobuf.Timestamp
+	(*structpb.Value)(nil),              // 26: google.protobuf.Value
 }
 var file_servo_v1_assets_proto_depIdxs = []int32{
-	19, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
-	2,  // 1: servo.v1.Asset.code:type_name -> servo.v1.Code
-	1,  // 2: servo.v1.Asset.paused:type_name -> servo.v1.AssetPause
-	20, // 3: servo.v1.AssetPause.paused_at:type_name -> google.protobuf.Timestamp
-	3,  // 4: servo.v1.Code.exec:type_name -> servo.v1.ExecCode
-	4,  // 5: servo.v1.Code.http:type_name -> servo.v1.HttpCode
-	5,  // 6: servo.v1.Code.go:type_name -> servo.v1.GoCode
-	6,  // 7: servo.v1.Code.python:type_name -> servo.v1.PythonCode
-	17, // 8: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
-	18, // 9: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
-	8,  // 10: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
-	19, // 11: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
-	21, // 12: servo.v1.Parameter.default:type_name -> google.protobuf.Value
-	21, // 13: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
-	0,  // 14: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
-	7,  // 15: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
-	9,  // 16: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
-	11, // 17: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
-	12, // 18: servo.v1.AssetService.PauseAsset:input_type -> servo.v1.PauseAssetRequest
-	13, // 19: servo.v1.AssetService.ResumeAsset:input_type -> servo.v1.ResumeAssetRequest
-	15, // 20: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
-	10, // 21: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
-	0,  // 22: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
-	0,  // 23: servo.v1.AssetService.PauseAsset:output_type -> servo.v1.Asset
-	14, // 24: servo.v1.AssetService.ResumeAsset:output_type -> servo.v1.ResumeAssetResponse
-	16, // 25: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	24, // 0: servo.v1.Asset.timeout:type_name -> google.protobuf.Duration
+	3,  // 1: servo.v1.Asset.code:type_name -> servo.v1.Code
+	2,  // 2: servo.v1.Asset.paused:type_name -> servo.v1.AssetPause
+	25, // 3: servo.v1.AssetPause.paused_at:type_name -> google.protobuf.Timestamp
+	4,  // 4: servo.v1.Code.exec:type_name -> servo.v1.ExecCode
+	5,  // 5: servo.v1.Code.http:type_name -> servo.v1.HttpCode
+	6,  // 6: servo.v1.Code.go:type_name -> servo.v1.GoCode
+	7,  // 7: servo.v1.Code.python:type_name -> servo.v1.PythonCode
+	22, // 8: servo.v1.ExecCode.env:type_name -> servo.v1.ExecCode.EnvEntry
+	23, // 9: servo.v1.HttpCode.headers:type_name -> servo.v1.HttpCode.HeadersEntry
+	9,  // 10: servo.v1.Pipeline.parameters:type_name -> servo.v1.Parameter
+	24, // 11: servo.v1.Pipeline.max_execution:type_name -> google.protobuf.Duration
+	26, // 12: servo.v1.Parameter.default:type_name -> google.protobuf.Value
+	26, // 13: servo.v1.Parameter.enum:type_name -> google.protobuf.Value
+	1,  // 14: servo.v1.ListAssetsResponse.assets:type_name -> servo.v1.Asset
+	18, // 15: servo.v1.ListAssetPartitionsResponse.series:type_name -> servo.v1.PartitionSeries
+	19, // 16: servo.v1.PartitionSeries.ranges:type_name -> servo.v1.PartitionStatusRange
+	0,  // 17: servo.v1.PartitionStatusRange.status:type_name -> servo.v1.PartitionStatusRange.Status
+	8,  // 18: servo.v1.ListPipelinesResponse.pipelines:type_name -> servo.v1.Pipeline
+	10, // 19: servo.v1.AssetService.ListAssets:input_type -> servo.v1.ListAssetsRequest
+	12, // 20: servo.v1.AssetService.GetAsset:input_type -> servo.v1.GetAssetRequest
+	13, // 21: servo.v1.AssetService.PauseAsset:input_type -> servo.v1.PauseAssetRequest
+	14, // 22: servo.v1.AssetService.ResumeAsset:input_type -> servo.v1.ResumeAssetRequest
+	16, // 23: servo.v1.AssetService.ListAssetPartitions:input_type -> servo.v1.ListAssetPartitionsRequest
+	20, // 24: servo.v1.AssetService.ListPipelines:input_type -> servo.v1.ListPipelinesRequest
+	11, // 25: servo.v1.AssetService.ListAssets:output_type -> servo.v1.ListAssetsResponse
+	1,  // 26: servo.v1.AssetService.GetAsset:output_type -> servo.v1.Asset
+	1,  // 27: servo.v1.AssetService.PauseAsset:output_type -> servo.v1.Asset
+	15, // 28: servo.v1.AssetService.ResumeAsset:output_type -> servo.v1.ResumeAssetResponse
+	17, // 29: servo.v1.AssetService.ListAssetPartitions:output_type -> servo.v1.ListAssetPartitionsResponse
+	21, // 30: servo.v1.AssetService.ListPipelines:output_type -> servo.v1.ListPipelinesResponse
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_servo_v1_assets_proto_init() }
@@ -1417,13 +1872,14 @@ func file_servo_v1_assets_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_servo_v1_assets_proto_rawDesc), len(file_servo_v1_assets_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   19,
+			NumEnums:      1,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_servo_v1_assets_proto_goTypes,
 		DependencyIndexes: file_servo_v1_assets_proto_depIdxs,
+		EnumInfos:         file_servo_v1_assets_proto_enumTypes,
 		MessageInfos:      file_servo_v1_assets_proto_msgTypes,
 	}.Build()
 	File_servo_v1_assets_proto = out.File

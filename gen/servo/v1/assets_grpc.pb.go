@@ -19,11 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AssetService_ListAssets_FullMethodName    = "/servo.v1.AssetService/ListAssets"
-	AssetService_GetAsset_FullMethodName      = "/servo.v1.AssetService/GetAsset"
-	AssetService_PauseAsset_FullMethodName    = "/servo.v1.AssetService/PauseAsset"
-	AssetService_ResumeAsset_FullMethodName   = "/servo.v1.AssetService/ResumeAsset"
-	AssetService_ListPipelines_FullMethodName = "/servo.v1.AssetService/ListPipelines"
+	AssetService_ListAssets_FullMethodName          = "/servo.v1.AssetService/ListAssets"
+	AssetService_GetAsset_FullMethodName            = "/servo.v1.AssetService/GetAsset"
+	AssetService_PauseAsset_FullMethodName          = "/servo.v1.AssetService/PauseAsset"
+	AssetService_ResumeAsset_FullMethodName         = "/servo.v1.AssetService/ResumeAsset"
+	AssetService_ListAssetPartitions_FullMethodName = "/servo.v1.AssetService/ListAssetPartitions"
+	AssetService_ListPipelines_FullMethodName       = "/servo.v1.AssetService/ListPipelines"
 )
 
 // AssetServiceClient is the client API for AssetService service.
@@ -42,6 +43,8 @@ type AssetServiceClient interface {
 	PauseAsset(ctx context.Context, in *PauseAssetRequest, opts ...grpc.CallOption) (*Asset, error)
 	// ResumeAsset resumes an asset, even one that is no longer deployed.
 	ResumeAsset(ctx context.Context, in *ResumeAssetRequest, opts ...grpc.CallOption) (*ResumeAssetResponse, error)
+	// ListAssetPartitions lists the partitions of an asset with their status, as ranges by series.
+	ListAssetPartitions(ctx context.Context, in *ListAssetPartitionsRequest, opts ...grpc.CallOption) (*ListAssetPartitionsResponse, error)
 	// ListPipelines lists pipelines by name.
 	ListPipelines(ctx context.Context, in *ListPipelinesRequest, opts ...grpc.CallOption) (*ListPipelinesResponse, error)
 }
@@ -94,6 +97,16 @@ func (c *assetServiceClient) ResumeAsset(ctx context.Context, in *ResumeAssetReq
 	return out, nil
 }
 
+func (c *assetServiceClient) ListAssetPartitions(ctx context.Context, in *ListAssetPartitionsRequest, opts ...grpc.CallOption) (*ListAssetPartitionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAssetPartitionsResponse)
+	err := c.cc.Invoke(ctx, AssetService_ListAssetPartitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *assetServiceClient) ListPipelines(ctx context.Context, in *ListPipelinesRequest, opts ...grpc.CallOption) (*ListPipelinesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPipelinesResponse)
@@ -120,6 +133,8 @@ type AssetServiceServer interface {
 	PauseAsset(context.Context, *PauseAssetRequest) (*Asset, error)
 	// ResumeAsset resumes an asset, even one that is no longer deployed.
 	ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error)
+	// ListAssetPartitions lists the partitions of an asset with their status, as ranges by series.
+	ListAssetPartitions(context.Context, *ListAssetPartitionsRequest) (*ListAssetPartitionsResponse, error)
 	// ListPipelines lists pipelines by name.
 	ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error)
 }
@@ -142,6 +157,9 @@ func (UnimplementedAssetServiceServer) PauseAsset(context.Context, *PauseAssetRe
 }
 func (UnimplementedAssetServiceServer) ResumeAsset(context.Context, *ResumeAssetRequest) (*ResumeAssetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeAsset not implemented")
+}
+func (UnimplementedAssetServiceServer) ListAssetPartitions(context.Context, *ListAssetPartitionsRequest) (*ListAssetPartitionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAssetPartitions not implemented")
 }
 func (UnimplementedAssetServiceServer) ListPipelines(context.Context, *ListPipelinesRequest) (*ListPipelinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPipelines not implemented")
@@ -238,6 +256,24 @@ func _AssetService_ResumeAsset_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AssetService_ListAssetPartitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAssetPartitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssetServiceServer).ListAssetPartitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AssetService_ListAssetPartitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssetServiceServer).ListAssetPartitions(ctx, req.(*ListAssetPartitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AssetService_ListPipelines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPipelinesRequest)
 	if err := dec(in); err != nil {
@@ -278,6 +314,10 @@ var AssetService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeAsset",
 			Handler:    _AssetService_ResumeAsset_Handler,
+		},
+		{
+			MethodName: "ListAssetPartitions",
+			Handler:    _AssetService_ListAssetPartitions_Handler,
 		},
 		{
 			MethodName: "ListPipelines",

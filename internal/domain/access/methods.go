@@ -80,7 +80,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 		"ActivateDeployment": tenant(DeploymentsActivate, ByDeployment), "CopyDeployment": tenant(AssetsDeploy, Whole), "DiffDeployments": tenant(AssetsRead, Whole),
 	})
 	add("AssetService", map[string]Method{
-		"ListAssets": tenant(AssetsRead, Named), "GetAsset": tenant(AssetsRead, Named), "ListPipelines": tenant(AssetsRead, Named),
+		"ListAssets": tenant(AssetsRead, Named), "GetAsset": tenant(AssetsRead, Named), "ListPipelines": tenant(AssetsRead, Named), "ListAssetPartitions": tenant(AssetsRead, Named),
 		"PauseAsset": tenant(ConfigsOperate, Named), "ResumeAsset": tenant(ConfigsOperate, Named),
 	})
 	add("RunService", map[string]Method{
@@ -100,6 +100,11 @@ func addTenants(add func(service string, methods map[string]Method)) {
 		"ListConfigAudit": tenant(ConfigsRead, Named), "ListSlots": tenant(ConfigsRead, Named), "GetOutcomes": tenant(ConfigsRead, Named), "FindHoles": tenant(ConfigsRead, Named), "ExplainConfig": tenant(ConfigsRead, Named),
 		"PauseConfig": tenant(ConfigsOperate, Named), "ResumeConfig": tenant(ConfigsOperate, Named), "RescheduleConfig": tenant(ConfigsOperate, Named),
 		"TriggerConfig": tenant(RunsTrigger, Named),
+	})
+	add("BackfillService", map[string]Method{
+		"CreateBackfill": tenant(BackfillsCreate, Named), "PreviewBackfill": tenant(BackfillsRead, Named), "ListBackfills": tenant(BackfillsRead, Filtered),
+		"GetBackfill": tenant(BackfillsRead, Named), "ListBackfillRuns": tenant(BackfillsRead, Named), "PauseBackfill": tenant(BackfillsManage, Named),
+		"ResumeBackfill": tenant(BackfillsManage, Named), "CancelBackfill": tenant(BackfillsManage, Named), "RetryBackfill": tenant(BackfillsManage, Named),
 	})
 	add("TemplateService", map[string]Method{
 		"ListTemplates": tenant(ConfigsRead, Whole), "SetTemplate": tenant(ConfigsWrite, Whole), "DeleteTemplate": tenant(ConfigsWrite, Whole),

@@ -24,11 +24,13 @@ const (
 	ScheduleLag      Kind = "SCHEDULE_LAG"      // configs are overdue
 	RolloutStopped   Kind = "ROLLOUT_STOPPED"   // a release failed more often, and its channel was rolled back
 	RolloutWaits     Kind = "ROLLOUT_WAITS"     // a rollout lacks runs to judge, and waits for a decision
+	BackfillFailed   Kind = "BACKFILL_FAILED"   // a backfill has failed
+	BackfillPaused   Kind = "BACKFILL_PAUSED"   // a backfill is paused
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag, RolloutStopped, RolloutWaits}
+	return []Kind{PipelineFailed, PipelineFailing, PipelineDisabled, RunLate, RunOverran, SLABreaches, ScheduleLag, RolloutStopped, RolloutWaits, BackfillFailed, BackfillPaused}
 }
 
 // The thresholds of the rules.
@@ -69,9 +71,9 @@ func (k Kind) Severity() Severity {
 	switch k {
 	case PipelineDisabled, ScheduleLag, RolloutStopped:
 		return High
-	case PipelineFailing, RunLate, RunOverran, SLABreaches, RolloutWaits:
+	case PipelineFailing, RunLate, RunOverran, SLABreaches, RolloutWaits, BackfillFailed:
 		return Medium
-	case PipelineFailed:
+	case PipelineFailed, BackfillPaused:
 	}
 	return Low
 }

@@ -46,6 +46,10 @@ func (c Condition) Message() string {
 		return fmt.Sprintf("a run of config %s has taken longer than its max_execution; servo configs get %s shows it", c.Subject(), c.Name)
 	case SLABreaches:
 		return fmt.Sprintf("tenant %s has %d SLA breaches today; servo tenants metrics %s shows them", c.Subject(), c.Count, c.Name)
+	case BackfillFailed:
+		return fmt.Sprintf("backfill %s of %s has failed: %s; servo backfill show %s shows it, servo backfill retry %s repeats what failed", c.About, c.Subject(), c.Reason, c.About, c.About)
+	case BackfillPaused:
+		return fmt.Sprintf("backfill %s of %s is paused: %s; servo backfill resume %s resumes it", c.About, c.Subject(), cmp.Or(c.Reason, "no reason was given"), c.About)
 	case ScheduleLag:
 		return fmt.Sprintf("configs are overdue, the first by %s; servo status shows whether servers are alive; see docs/runbooks/scheduler-is-stuck.md", c.Lag.Round(time.Second))
 	case RolloutStopped:

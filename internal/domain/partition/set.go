@@ -27,6 +27,15 @@ func NewSet(series string, ranges ...Range) Set {
 	return s
 }
 
+// NewSets returns the set of ranges by series.
+func NewSets(bySeries map[string][]Range) Set {
+	var s Set
+	for series, ranges := range bySeries {
+		s.put(series, NewRanges(ranges...))
+	}
+	return s
+}
+
 func (s *Set) put(series string, ranges Ranges) {
 	if len(ranges) == 0 {
 		delete(s.series, series)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/base/event"
@@ -35,6 +36,7 @@ type Run struct {
 	Labels      string       // of its config at its creation: JSON with sorted keys, "" for none
 	StartBy     time.Time    // when it must have started; zero without an SLA
 	StartLimit  int32        // the delay in seconds that StartBy allows
+	Divided     bool         // one of its tasks has declared partitions
 
 	// The fields of its row among the live runs. A run that is loaded to be changed does not have
 	// them, unless it is loaded to be started.
@@ -185,8 +187,12 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 			r.State, r.StartedAt = RunRunning, e.At
 		}
 		r.add(len(body.Tasks))
+		r.Divided = divided(body.Tasks)
 	case RunTasksAdded:
 		r.add(len(body.Tasks))
+		if body.By == nil { // the rest of the plan
+			r.Divided = r.Divided || divided(body.Tasks)
+		}
 	case RunStarted:
 		r.State, r.StartedAt, r.Behind = RunRunning, e.At, false
 	case RunBreached:
@@ -199,6 +205,11 @@ func (r Run) Evolve(e event.Event) (Run, error) {
 		return r, e.Unexpected()
 	}
 	return r, nil
+}
+
+// divided reports whether a task has declared partitions.
+func divided(tasks []TaskSpec) bool {
+	return slices.ContainsFunc(tasks, func(t TaskSpec) bool { return t.Range != nil })
 }
 
 func (r *Run) add(tasks int) {

@@ -70,6 +70,8 @@ func Services() []Service {
 			servov1.NewAuditServiceClient, servov1.RegisterAuditServiceHandlerClient),
 		service(servov1.RegisterSubscriptionServiceServer, func(s *Server) servov1.SubscriptionServiceServer { return subscriptionService{s} },
 			servov1.NewSubscriptionServiceClient, servov1.RegisterSubscriptionServiceHandlerClient),
+		service(servov1.RegisterBackfillServiceServer, func(s *Server) servov1.BackfillServiceServer { return backfillService{s} },
+			servov1.NewBackfillServiceClient, servov1.RegisterBackfillServiceHandlerClient),
 		service(servov1.RegisterSchedulerServiceServer, func(s *Server) servov1.SchedulerServiceServer { return schedulerService{s} },
 			servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 		service(servov1.RegisterEventServiceServer, func(s *Server) servov1.EventServiceServer { return eventService{s} },

@@ -12,6 +12,7 @@ type services struct {
 	alerts        servov1.AlertServiceClient
 	assets        servov1.AssetServiceClient
 	audit         servov1.AuditServiceClient
+	backfills     servov1.BackfillServiceClient
 	configs       servov1.ConfigServiceClient
 	deployments   servov1.DeploymentServiceClient
 	events        servov1.EventServiceClient
@@ -38,6 +39,7 @@ func newServices(c grpc.ClientConnInterface) services {
 		alerts:        servov1.NewAlertServiceClient(c),
 		assets:        servov1.NewAssetServiceClient(c),
 		audit:         servov1.NewAuditServiceClient(c),
+		backfills:     servov1.NewBackfillServiceClient(c),
 		configs:       servov1.NewConfigServiceClient(c),
 		deployments:   servov1.NewDeploymentServiceClient(c),
 		events:        servov1.NewEventServiceClient(c),

@@ -108,6 +108,7 @@ func (s *Web) routes() {
 
 	s.show("/{$}", s.overview)
 	s.assetRoutes()
+	s.backfillRoutes()
 	s.capacityRoutes()
 	s.runRoutes()
 	s.configRoutes()

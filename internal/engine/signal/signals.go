@@ -19,6 +19,7 @@ const (
 	Room     = " room"      // wakes admission if it has left tasks behind
 	Worker   = " worker"    // wakes the presence loop: a worker is new or serves other pools
 	Alert    = " alert"     // wakes the alerter
+	Backfill = " backfill"  // wakes the loop of backfills
 	Pools    = " pools"     // wakes loops that depend on the configuration of pools
 )
 

@@ -59,6 +59,7 @@ func Start(s *store.Store, e *engine.Engine, config Config) *Reaper {
 		reap(o.Runs, e.ExpireRuns)
 		reap(o.Late, e.RecordLateStarts)
 		reap(o.Deltas, s.MergeTotals)
+		reap(o.Partitions, s.FoldPartitionDeltas)
 		return more, errors.Join(errs...)
 	}
 	tidy := func(ctx context.Context) (more bool, err error) {

@@ -33,6 +33,8 @@ type tables struct {
 	keys        columns[store.KeyRow]
 
 	subscriptions columns[store.SubscriptionRow]
+	backfills     columns[store.BackfillRow]
+	chunks        columns[store.BackfillChunkRow]
 }
 
 func newTables() *tables {
@@ -48,6 +50,7 @@ func newTables() *tables {
 		alerts: columnsOf[store.AlertRow]("alerts"), channels: columnsOf[store.ChannelRow]("alert_channels"),
 		subscriptions: columnsOf[store.SubscriptionRow]("subscriptions"),
 		keys:          columnsOf[store.KeyRow]("api_keys"),
+		backfills:     columnsOf[store.BackfillRow]("backfills"), chunks: columnsOf[store.BackfillChunkRow]("backfill_chunks"),
 	}
 }
 

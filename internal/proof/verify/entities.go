@@ -11,6 +11,7 @@ import (
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/domain/alert"
+	"go.arco.dev/servo/internal/domain/backfill"
 	"go.arco.dev/servo/internal/domain/config"
 	"go.arco.dev/servo/internal/domain/subscription"
 	"go.arco.dev/servo/internal/domain/tenant"
@@ -53,7 +54,7 @@ func (v *verifier) entitiesOf(ctx context.Context, tx *store.Tx, tenants []id.Te
 	err = tx.EachEntityRow(ctx, tenants, store.EntityRows{
 		Event: c.apply, Workspace: c.workspaceRow, Deployment: c.deploymentRow, AssetPause: c.pauseRow, Config: c.configRow,
 		External: c.eventRow, Template: c.templateRow,
-		Alert: c.alertRow, Channel: c.channelRow, Subscription: c.subscriptionRow, Key: c.keyRow,
+		Alert: c.alertRow, Channel: c.channelRow, Subscription: c.subscriptionRow, Key: c.keyRow, Backfill: c.backfillRow, Chunk: c.chunkRow,
 	})
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ type entity struct {
 	key      access.Key
 
 	subscription subscription.Subscription
+	backfill     backfillFold
 
 	broken bool
 	met    bool
@@ -158,6 +160,8 @@ func begins(body event.Body) tenant.Kind {
 		return kindSubscription
 	case access.KeyCreated:
 		return kindKey
+	case backfill.Created:
+		return kindBackfill
 	}
 	return ""
 }
@@ -191,6 +195,9 @@ func (en *entity) fold(e event.Event) (err error) {
 	case kindKey:
 		en.key, err = en.key.Evolve(e)
 		name = en.key.Name
+	case kindBackfill:
+		err = en.backfill.apply(e)
+		name = en.backfill.Settings.Asset
 	default:
 		en.Entity, err = en.Evolve(e)
 		return err
@@ -206,7 +213,7 @@ func (en *entity) may(body event.Body) bool {
 	switch en.Kind { //nolint:exhaustive // the others depend on the event
 	case kindConfig:
 		return configMay(en.config, body)
-	case kindAlert, kindChannel, kindSubscription, kindEvent, kindTemplate, kindKey: // Evolve rejects the others
+	case kindAlert, kindChannel, kindSubscription, kindEvent, kindTemplate, kindKey, kindBackfill: // Evolve rejects the others
 		return true
 	}
 	switch body := body.(type) {
@@ -327,12 +334,16 @@ func (c *entityCheck) conclude() {
 	tables := map[tenant.Kind]string{
 		tenant.KindTenant: "tenants", tenant.KindWorkspace: "workspaces", tenant.KindDeployment: "deployments", kindConfig: "configs",
 		kindEvent: "event_inbox", kindTemplate: "templates", kindAlert: "alerts", kindChannel: "alert_channels", kindSubscription: "subscriptions", kindKey: "api_keys",
+		kindBackfill: "backfills",
 	}
 	for key, en := range c.entities {
 		for asset := range en.Paused {
 			if !en.broken && !en.paused[asset] {
 				c.diverges(Missing, "asset_pauses", "", key, "the pause of "+asset, "")
 			}
+		}
+		if !en.broken {
+			c.missingChunks(key, en)
 		}
 		if !en.met && !en.broken && !en.gone(c.now) {
 			c.diverges(Missing, tables[en.Kind], "", key, "the row of a "+string(en.Kind)+" with "+fmt.Sprint(en.Version)+" events", "")

@@ -23,6 +23,9 @@ func (v *verifier) wholeTables(ctx context.Context, tx *store.Tx) error {
 	if err := tx.WrongTotals(ctx, v.options.Tenant, v.totals); err != nil {
 		return err
 	}
+	if err := tx.WrongPartitionStatus(ctx, v.options.Tenant, v.partitionStatus); err != nil {
+		return err
+	}
 	if v.options.Tenant != nil {
 		return nil // duplicates need the rows of all tenants
 	}

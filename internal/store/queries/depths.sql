@@ -29,7 +29,9 @@ LIMIT  @pools::int;
 SELECT q.pool, count(*)::int AS tasks FROM (SELECT l.pool FROM servo.leases l LIMIT @most::int) AS q GROUP BY q.pool ORDER BY q.pool LIMIT @pools::int;
 
 -- name: Duties :many
+-- The duty of backfills is held only while a backfill has work, and is returned only then.
 SELECT d.name, d.holder, d.epoch, coalesce(nullif(r.expires_at, '-infinity'), '0001-01-01 00:00:00+00')::timestamptz AS expires_at
 FROM   servo.duties d
 JOIN   servo.duty_renewals r ON r.name = d.name
+WHERE  d.name <> 'backfills' OR r.expires_at > servo.clock()
 ORDER  BY d.name;

@@ -122,13 +122,13 @@ JOIN   LATERAL (SELECT t.id FROM servo.tasks t
 WHERE  w.tenant_id = n.tenant_id;
 
 -- name: TenantQuotas :many
-SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true;
 
 -- name: LockTenants :many
 -- A transaction counts runs and acts on the count under this lock.
-SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id ORDER BY 1) AS n
 JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true;
 
@@ -140,9 +140,11 @@ SELECT n.tenant_id::uuid AS tenant_id,
        ((SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND NOT q.held LIMIT n.queueds) AS x)
         + (SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.held LIMIT n.queueds) AS x))::int AS queued,
        (SELECT count(*) FROM (SELECT FROM servo.runs r
-                              WHERE r.tenant_id = n.tenant_id AND r.id >= n.day_from AND r.id < n.day_until LIMIT n.dailies) AS x)::int AS daily
+                              WHERE r.tenant_id = n.tenant_id AND r.id >= n.day_from AND r.id < n.day_until LIMIT n.dailies) AS x)::int AS daily,
+       (SELECT count(*) FROM (SELECT FROM servo.backfill_chunks c
+                              WHERE c.tenant_id = n.tenant_id AND c.ended_at IS NULL LIMIT n.backfills) AS x)::int AS backfills
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@lives::int[]) AS lives, unnest(@runnings::int[]) AS runnings,
-               unnest(@queueds::int[]) AS queueds, unnest(@dailies::int[]) AS dailies,
+               unnest(@queueds::int[]) AS queueds, unnest(@dailies::int[]) AS dailies, unnest(@backfills::int[]) AS backfills,
                unnest(@day_froms::uuid[]) AS day_from, unnest(@day_untils::uuid[]) AS day_until) AS n;
 
 -- name: ForgetTriggerKeys :exec

@@ -1,11 +1,12 @@
 -- name: Overdue :one
--- Which kinds of rows are due: six index lookups.
+-- Which kinds of rows are due: seven index lookups.
 SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) <= servo.clock(), false)::bool AS leases,
        coalesce((SELECT q.due_at FROM servo.retry_q q ORDER BY q.due_at LIMIT 1) <= servo.clock(), false)::bool AS retries,
        ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
        coalesce((SELECT x.due_at FROM servo.live_runs x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1) <= servo.clock(), false)::bool AS runs,
        coalesce((SELECT x.late_at FROM servo.live_runs x WHERE x.late_at IS NOT NULL ORDER BY x.late_at LIMIT 1) < servo.clock(), false)::bool AS late,
-       ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas;
+       ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas,
+       ((SELECT d.id FROM servo.partition_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS partitions;
 
 -- name: DueLeases :many
 -- Candidates only: each is checked again under its locks.

@@ -1,7 +1,7 @@
 -- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
                         total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
-                        labels, start_by, start_limit_s, late, window_of, released)
+                        labels, start_by, start_limit_s, late, window_of, released, divided)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids::uuid[]), unnest(@deployment_ids::uuid[]),
        nullif(unnest(@parent_run_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), @now::timestamptz,
        nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@versions::int[]),
@@ -10,7 +10,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@ids::uuid[]), unnest(@workspace_ids:
        nullif(unnest(@parameters::text[]), '')::jsonb, nullif(unnest(@retries::text[]), '')::jsonb, unnest(@traces::text[]),
        nullif(unnest(@config_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest(@slot_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
        unnest(@label_sets::text[]), nullif(unnest(@start_bys::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@start_limits::int[]), unnest(@lates::bool[]),
-       nullif(unnest(@windows::text[]), '')::jsonb, unnest(@releaseds::bool[]);
+       nullif(unnest(@windows::text[]), '')::jsonb, unnest(@releaseds::bool[]), unnest(@divideds::bool[]);
 
 -- name: InsertTasks :exec
 -- upstreams and inheritances are arrays as text, since arrays of arrays must be rectangles

@@ -45,7 +45,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@subject_ids::uuid[]), unnest(@versio
 
 -- name: ActiveDeployments :many
 SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id, w.channel, t.labels,
-       t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+       t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@names::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
 JOIN   servo.tenants t ON t.id = w.tenant_id;

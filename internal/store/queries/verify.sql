@@ -145,6 +145,10 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         UNION ALL
         SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
         UNION ALL
+        SELECT 'backfills', b.tenant_id FROM servo.backfills b
+        UNION ALL
+        SELECT 'backfill_chunks', d.tenant_id FROM servo.backfill_chunks d
+        UNION ALL
         SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
 WHERE  (@all_tenants::bool OR o.tenant_id = @tenant_id::uuid)
 AND    o.tenant_id <> '00000000-0000-0000-0000-000000000000' -- the installation
@@ -171,14 +175,14 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
         nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text, sqlc.narg(config_id)::uuid,
         sqlc.narg(slot_at)::timestamptz, @labels::text, sqlc.narg(start_by)::timestamptz, @start_limit_s::int, @late::bool,
-        nullif(@window_of::text, '')::jsonb, @released::bool)
+        nullif(@window_of::text, '')::jsonb, @released::bool, @divided::bool)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -189,7 +193,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
-       released = excluded.released;
+       released = excluded.released, divided = excluded.divided;
 
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Wrong rows were deleted before.
@@ -278,3 +282,11 @@ ORDER  BY x.tenant_id, x.day, x.labels, x.name;
 -- name: VerifyManifestDigests :many
 -- The digests of all manifests, stored or referred to.
 SELECT d.digest FROM servo.deployments d UNION SELECT r.digest FROM servo.releases r UNION SELECT m.digest FROM servo.manifests m ORDER BY 1;
+
+-- name: VerifyPartitionEnds :many
+-- The ends of tasks with partitions, of each asset and series in the order in which they ended.
+SELECT t.tenant_id, r.workspace_id, t.asset, t.series, t.first_ordinal, t.last_ordinal, (t.state = 10)::bool AS succeeded
+FROM   servo.tasks t
+JOIN   servo.runs r ON r.tenant_id = t.tenant_id AND r.id = t.run_id
+WHERE  (@all_tenants::bool OR t.tenant_id = @tenant_id::uuid) AND t.first_ordinal IS NOT NULL AND t.state IN (10, 11)
+ORDER  BY t.tenant_id, r.workspace_id, t.asset, t.series, t.finished_at, t.token;

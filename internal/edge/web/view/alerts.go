@@ -33,7 +33,7 @@ func (m AlertsModel) channelsAt() string {
 // alertKinds are the options of the filter by kind.
 func alertKinds() []Option {
 	options := []Option{{"", "any"}}
-	for _, k := range []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG", "ROLLOUT_STOPPED", "ROLLOUT_WAITS"} {
+	for _, k := range []string{"PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN", "SLA_BREACHES", "SCHEDULE_LAG", "ROLLOUT_STOPPED", "ROLLOUT_WAITS", "BACKFILL_FAILED", "BACKFILL_PAUSED"} {
 		options = append(options, Option{k, Words(k)})
 	}
 	return options
@@ -66,6 +66,10 @@ func subjectPath(tenant string, a *servov1.Alert) string {
 	case "PIPELINE_FAILED", "PIPELINE_FAILING", "PIPELINE_DISABLED", "RUN_LATE", "RUN_OVERRAN":
 		if workspace, config, ok := strings.Cut(a.GetName(), "/"); ok && tenant != "" {
 			return ConfigPath(tenant, workspace, config)
+		}
+	case "BACKFILL_FAILED", "BACKFILL_PAUSED":
+		if workspace, _, ok := strings.Cut(a.GetName(), "/"); ok && tenant != "" {
+			return BackfillPath(tenant, workspace, a.GetAbout())
 		}
 	case "SLA_BREACHES":
 		if tenant != "" {

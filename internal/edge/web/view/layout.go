@@ -47,6 +47,7 @@ func sections() [][]section {
 			{Name: "runs", Label: "Runs", Path: "/ui/runs", Icon: "run"},
 			{Name: "configs", Label: "Configs", Path: "/ui/configs", Icon: "clock"},
 			{Name: "assets", Label: "Assets", Path: "/ui/assets", Icon: "graph"},
+			{Name: "backfills", Label: "Backfills", Path: "/ui/backfills", Icon: "again", Permission: "BACKFILLS_READ"},
 			{Name: "alerts", Label: "Alerts", Path: "/ui/alerts", Icon: "bell"},
 		},
 		{

@@ -136,6 +136,11 @@ FROM  (
                     WHERE y.tenant_id = b.tenant_id AND y.id = b.config_id AND y.deleted_at IS NULL OFFSET 0) AS o ON true
     JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = b.tenant_id AND y.id = o.workspace_id OFFSET 0) AS w ON true
     UNION ALL
+    SELECT CASE b.state WHEN 3 THEN 'BACKFILL_PAUSED' ELSE 'BACKFILL_FAILED' END, b.tenant_id, b.id, w.name, b.asset, b.failed, coalesce(b.paused_at, b.finished_at), b.reason
+    FROM   (SELECT k.tenant_id, k.id, k.workspace_id, k.asset, k.state, k.failed, k.paused_at, k.finished_at, k.reason FROM servo.backfills k
+            WHERE k.state IN (3, 11) AND (k.state = 3 OR k.finished_at > servo.clock() - interval '1 day')) AS b
+    JOIN   LATERAL (SELECT y.name FROM servo.workspaces y WHERE y.tenant_id = b.tenant_id AND y.id = b.workspace_id OFFSET 0) AS w ON true
+    UNION ALL
     SELECT 'SLA_BREACHES', t.tenant_id, t.tenant_id, '', n.name, t.breaches, $1::timestamptz, ''
     FROM   (SELECT s.tenant_id, sum(s.breaches) AS breaches
             FROM  (SELECT x.tenant_id, x.breaches FROM servo.run_totals x WHERE x.day = ($2::text)::date AND x.breaches > 0

@@ -14,6 +14,7 @@ const Duties = `-- name: Duties :many
 SELECT d.name, d.holder, d.epoch, coalesce(nullif(r.expires_at, '-infinity'), '0001-01-01 00:00:00+00')::timestamptz AS expires_at
 FROM   servo.duties d
 JOIN   servo.duty_renewals r ON r.name = d.name
+WHERE  d.name <> 'backfills' OR r.expires_at > servo.clock()
 ORDER  BY d.name
 `
 
@@ -24,6 +25,7 @@ type DutiesRow struct {
 	ExpiresAt time.Time `db:"expires_at"`
 }
 
+// The duty of backfills is held only while a backfill has work, and is returned only then.
 func (q *Queries) Duties(ctx context.Context) ([]DutiesRow, error) {
 	rows, err := q.db.Query(ctx, Duties)
 	if err != nil {

@@ -19,10 +19,12 @@ SELECT n.tenant_id::uuid AS tenant_id,
        ((SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND NOT q.held LIMIT n.queueds) AS x)
         + (SELECT count(*) FROM (SELECT FROM servo.ready_q q WHERE q.tenant_id = n.tenant_id AND q.held LIMIT n.queueds) AS x))::int AS queued,
        (SELECT count(*) FROM (SELECT FROM servo.runs r
-                              WHERE r.tenant_id = n.tenant_id AND r.id >= n.day_from AND r.id < n.day_until LIMIT n.dailies) AS x)::int AS daily
+                              WHERE r.tenant_id = n.tenant_id AND r.id >= n.day_from AND r.id < n.day_until LIMIT n.dailies) AS x)::int AS daily,
+       (SELECT count(*) FROM (SELECT FROM servo.backfill_chunks c
+                              WHERE c.tenant_id = n.tenant_id AND c.ended_at IS NULL LIMIT n.backfills) AS x)::int AS backfills
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS lives, unnest($3::int[]) AS runnings,
-               unnest($4::int[]) AS queueds, unnest($5::int[]) AS dailies,
-               unnest($6::uuid[]) AS day_from, unnest($7::uuid[]) AS day_until) AS n
+               unnest($4::int[]) AS queueds, unnest($5::int[]) AS dailies, unnest($6::int[]) AS backfills,
+               unnest($7::uuid[]) AS day_from, unnest($8::uuid[]) AS day_until) AS n
 `
 
 type CountUsageParams struct {
@@ -31,16 +33,18 @@ type CountUsageParams struct {
 	Runnings  []int32     `db:"runnings"`
 	Queueds   []int32     `db:"queueds"`
 	Dailies   []int32     `db:"dailies"`
+	Backfills []int32     `db:"backfills"`
 	DayFroms  []uuid.UUID `db:"day_froms"`
 	DayUntils []uuid.UUID `db:"day_untils"`
 }
 
 type CountUsageRow struct {
-	TenantID uuid.UUID `db:"tenant_id"`
-	Live     int32     `db:"live"`
-	Running  int32     `db:"running"`
-	Queued   int32     `db:"queued"`
-	Daily    int32     `db:"daily"`
+	TenantID  uuid.UUID `db:"tenant_id"`
+	Live      int32     `db:"live"`
+	Running   int32     `db:"running"`
+	Queued    int32     `db:"queued"`
+	Daily     int32     `db:"daily"`
+	Backfills int32     `db:"backfills"`
 }
 
 // The runs and tasks of tenants, each counted up to a limit; 0 counts nothing.
@@ -51,6 +55,7 @@ func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]Count
 		arg.Runnings,
 		arg.Queueds,
 		arg.Dailies,
+		arg.Backfills,
 		arg.DayFroms,
 		arg.DayUntils,
 	)
@@ -67,6 +72,7 @@ func (q *Queries) CountUsage(ctx context.Context, arg CountUsageParams) ([]Count
 			&i.Running,
 			&i.Queued,
 			&i.Daily,
+			&i.Backfills,
 		); err != nil {
 			return nil, err
 		}
@@ -411,7 +417,7 @@ func (q *Queries) LockHolders(ctx context.Context, arg LockHoldersParams) ([]Loc
 }
 
 const LockTenants = `-- name: LockTenants :many
-SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id ORDER BY 1) AS n
 JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone, labels FROM servo.tenants x WHERE x.id = n.tenant_id FOR NO KEY UPDATE) AS t ON true
 `
@@ -423,6 +429,7 @@ type LockTenantsRow struct {
 	MaxDailyRuns      int32     `db:"max_daily_runs"`
 	MaxRunDurationS   int32     `db:"max_run_duration_s"`
 	MaxTasksPerRun    int32     `db:"max_tasks_per_run"`
+	MaxBackfillRuns   int32     `db:"max_backfill_runs"`
 	Zone              string    `db:"zone"`
 }
 
@@ -443,6 +450,7 @@ func (q *Queries) LockTenants(ctx context.Context, tenantIds []uuid.UUID) ([]Loc
 			&i.MaxDailyRuns,
 			&i.MaxRunDurationS,
 			&i.MaxTasksPerRun,
+			&i.MaxBackfillRuns,
 			&i.Zone,
 		); err != nil {
 			return nil, err
@@ -611,7 +619,7 @@ func (q *Queries) Roots(ctx context.Context, arg RootsParams) ([]ServoWaiting, e
 }
 
 const TenantQuotas = `-- name: TenantQuotas :many
-SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+SELECT t.id, t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id) AS n
 JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone, labels FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS t ON true
 `
@@ -623,6 +631,7 @@ type TenantQuotasRow struct {
 	MaxDailyRuns      int32     `db:"max_daily_runs"`
 	MaxRunDurationS   int32     `db:"max_run_duration_s"`
 	MaxTasksPerRun    int32     `db:"max_tasks_per_run"`
+	MaxBackfillRuns   int32     `db:"max_backfill_runs"`
 	Zone              string    `db:"zone"`
 }
 
@@ -642,6 +651,7 @@ func (q *Queries) TenantQuotas(ctx context.Context, tenantIds []uuid.UUID) ([]Te
 			&i.MaxDailyRuns,
 			&i.MaxRunDurationS,
 			&i.MaxTasksPerRun,
+			&i.MaxBackfillRuns,
 			&i.Zone,
 		); err != nil {
 			return nil, err

@@ -140,6 +140,46 @@ type ServoAuditLog struct {
 	Request   json.RawMessage `db:"request"`
 }
 
+type ServoBackfill struct {
+	TenantID    uuid.UUID       `db:"tenant_id"`
+	ID          uuid.UUID       `db:"id"`
+	WorkspaceID uuid.UUID       `db:"workspace_id"`
+	Version     int32           `db:"version"`
+	State       int16           `db:"state"`
+	Reason      string          `db:"reason"`
+	Asset       string          `db:"asset"`
+	Settings    json.RawMessage `db:"settings"`
+	Round       int32           `db:"round"`
+	Partitions  json.RawMessage `db:"partitions"`
+	Undone      json.RawMessage `db:"undone"`
+	Chunks      int32           `db:"chunks"`
+	NextChunk   int32           `db:"next_chunk"`
+	OpenRuns    int32           `db:"open_runs"`
+	MaxRuns     int32           `db:"max_runs"`
+	Total       int64           `db:"total"`
+	Completed   int64           `db:"completed"`
+	Failed      int64           `db:"failed"`
+	Skipped     int64           `db:"skipped"`
+	RoundFailed int64           `db:"round_failed"`
+	CreatedBy   string          `db:"created_by"`
+	CreatedAt   time.Time       `db:"created_at"`
+	PausedAt    *time.Time      `db:"paused_at"`
+	FinishedAt  *time.Time      `db:"finished_at"`
+	WaitsFor    string          `db:"waits_for"`
+}
+
+type ServoBackfillChunk struct {
+	TenantID   uuid.UUID  `db:"tenant_id"`
+	BackfillID uuid.UUID  `db:"backfill_id"`
+	Round      int32      `db:"round"`
+	Chunk      int32      `db:"chunk"`
+	RunID      uuid.UUID  `db:"run_id"`
+	StartedAt  time.Time  `db:"started_at"`
+	EndedAt    *time.Time `db:"ended_at"`
+	Failed     int64      `db:"failed"`
+	Skipped    int64      `db:"skipped"`
+}
+
 type ServoCapabilitySet struct {
 	Digest       string    `db:"digest"`
 	Capabilities []string  `db:"capabilities"`
@@ -361,6 +401,34 @@ type ServoMigrationChecksum struct {
 	AppliedAt time.Time `db:"applied_at"`
 }
 
+type ServoPartitionDelta struct {
+	ID          int64     `db:"id"`
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Series      string    `db:"series"`
+	First       int64     `db:"first"`
+	Last        int64     `db:"last"`
+	Succeeded   bool      `db:"succeeded"`
+}
+
+type ServoPartitionSeries struct {
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Series      string    `db:"series"`
+}
+
+type ServoPartitionStatus struct {
+	TenantID    uuid.UUID                                    `db:"tenant_id"`
+	WorkspaceID uuid.UUID                                    `db:"workspace_id"`
+	Asset       string                                       `db:"asset"`
+	Series      string                                       `db:"series"`
+	Bucket      int64                                        `db:"bucket"`
+	Succeeded   pgtype.Multirange[pgtype.Range[pgtype.Int8]] `db:"succeeded"`
+	Failed      pgtype.Multirange[pgtype.Range[pgtype.Int8]] `db:"failed"`
+}
+
 type ServoPlatformEvent struct {
 	Subject    string          `db:"subject"`
 	Version    int32           `db:"version"`
@@ -553,6 +621,7 @@ type ServoRun struct {
 	Late         bool            `db:"late"`
 	WindowOf     json.RawMessage `db:"window_of"`
 	Unsuccessful *int16          `db:"unsuccessful"`
+	Divided      bool            `db:"divided"`
 	Released     bool            `db:"released"`
 }
 

@@ -254,19 +254,21 @@ SELECT coalesce((SELECT l.due_at FROM servo.leases l ORDER BY l.due_at LIMIT 1) 
        ((SELECT c.run_id FROM servo.cones c ORDER BY c.run_id LIMIT 1) IS NOT NULL)::bool AS cones,
        coalesce((SELECT x.due_at FROM servo.live_runs x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1) <= servo.clock(), false)::bool AS runs,
        coalesce((SELECT x.late_at FROM servo.live_runs x WHERE x.late_at IS NOT NULL ORDER BY x.late_at LIMIT 1) < servo.clock(), false)::bool AS late,
-       ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas
+       ((SELECT d.id FROM servo.run_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS deltas,
+       ((SELECT d.id FROM servo.partition_deltas d ORDER BY d.id LIMIT 1) IS NOT NULL)::bool AS partitions
 `
 
 type OverdueRow struct {
-	Leases  bool `db:"leases"`
-	Retries bool `db:"retries"`
-	Cones   bool `db:"cones"`
-	Runs    bool `db:"runs"`
-	Late    bool `db:"late"`
-	Deltas  bool `db:"deltas"`
+	Leases     bool `db:"leases"`
+	Retries    bool `db:"retries"`
+	Cones      bool `db:"cones"`
+	Runs       bool `db:"runs"`
+	Late       bool `db:"late"`
+	Deltas     bool `db:"deltas"`
+	Partitions bool `db:"partitions"`
 }
 
-// Which kinds of rows are due: six index lookups.
+// Which kinds of rows are due: seven index lookups.
 func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 	row := q.db.QueryRow(ctx, Overdue)
 	var i OverdueRow
@@ -277,6 +279,7 @@ func (q *Queries) Overdue(ctx context.Context) (OverdueRow, error) {
 		&i.Runs,
 		&i.Late,
 		&i.Deltas,
+		&i.Partitions,
 	)
 	return i, err
 }

@@ -265,7 +265,7 @@ func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams
 const InsertRuns = `-- name: InsertRuns :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, version,
                         total, remaining, state, priority, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at,
-                        labels, start_by, start_limit_s, late, window_of, released)
+                        labels, start_by, start_limit_s, late, window_of, released, divided)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]),
        nullif(unnest($5::uuid[]), '00000000-0000-0000-0000-000000000000'), $6::timestamptz,
        nullif(unnest($7::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($8::int[]),
@@ -274,7 +274,7 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uu
        nullif(unnest($16::text[]), '')::jsonb, nullif(unnest($17::text[]), '')::jsonb, unnest($18::text[]),
        nullif(unnest($19::uuid[]), '00000000-0000-0000-0000-000000000000'), nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'),
        unnest($21::text[]), nullif(unnest($22::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($23::int[]), unnest($24::bool[]),
-       nullif(unnest($25::text[]), '')::jsonb, unnest($26::bool[])
+       nullif(unnest($25::text[]), '')::jsonb, unnest($26::bool[]), unnest($27::bool[])
 `
 
 type InsertRunsParams struct {
@@ -304,6 +304,7 @@ type InsertRunsParams struct {
 	Lates         []bool      `db:"lates"`
 	Windows       []string    `db:"windows"`
 	Releaseds     []bool      `db:"releaseds"`
+	Divideds      []bool      `db:"divideds"`
 }
 
 func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
@@ -334,6 +335,7 @@ func (q *Queries) InsertRuns(ctx context.Context, arg InsertRunsParams) error {
 		arg.Lates,
 		arg.Windows,
 		arg.Releaseds,
+		arg.Divideds,
 	)
 	return err
 }
@@ -390,9 +392,9 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 }
 
 const LockRunsForCount = `-- name: LockRunsForCount :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
 `
 
 type LockRunsForCountParams struct {
@@ -445,6 +447,7 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 			&i.Late,
 			&i.WindowOf,
 			&i.Unsuccessful,
+			&i.Divided,
 			&i.Released,
 		); err != nil {
 			return nil, err
@@ -458,9 +461,9 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 }
 
 const LockRunsForMove = `-- name: LockRunsForMove :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
 `
 
 type LockRunsForMoveParams struct {
@@ -513,6 +516,7 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 			&i.Late,
 			&i.WindowOf,
 			&i.Unsuccessful,
+			&i.Divided,
 			&i.Released,
 		); err != nil {
 			return nil, err
@@ -526,9 +530,9 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 }
 
 const LockRunsForUpdate = `-- name: LockRunsForUpdate :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
 `
 
 type LockRunsForUpdateParams struct {
@@ -581,6 +585,7 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 			&i.Late,
 			&i.WindowOf,
 			&i.Unsuccessful,
+			&i.Divided,
 			&i.Released,
 		); err != nil {
 			return nil, err

@@ -36,7 +36,7 @@ func (q *Queries) ActivateDeployment(ctx context.Context, arg ActivateDeployment
 
 const ActiveDeployments = `-- name: ActiveDeployments :many
 SELECT w.tenant_id, t.name AS tenant, w.name, w.id AS workspace_id, w.active_deployment_id, w.channel, t.labels,
-       t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.zone
+       t.max_queued_tasks, t.max_concurrent_runs, t.max_daily_runs, t.max_run_duration_s, t.max_tasks_per_run, t.max_backfill_runs, t.zone
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS name) AS n
 JOIN   servo.workspaces w ON w.tenant_id = n.tenant_id AND w.name = n.name
 JOIN   servo.tenants t ON t.id = w.tenant_id
@@ -60,6 +60,7 @@ type ActiveDeploymentsRow struct {
 	MaxDailyRuns       int32      `db:"max_daily_runs"`
 	MaxRunDurationS    int32      `db:"max_run_duration_s"`
 	MaxTasksPerRun     int32      `db:"max_tasks_per_run"`
+	MaxBackfillRuns    int32      `db:"max_backfill_runs"`
 	Zone               string     `db:"zone"`
 }
 
@@ -85,6 +86,7 @@ func (q *Queries) ActiveDeployments(ctx context.Context, arg ActiveDeploymentsPa
 			&i.MaxDailyRuns,
 			&i.MaxRunDurationS,
 			&i.MaxTasksPerRun,
+			&i.MaxBackfillRuns,
 			&i.Zone,
 		); err != nil {
 			return nil, err

@@ -222,14 +222,14 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const RepairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
         nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
         $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool,
-        nullif($33::text, '')::jsonb, $34::bool)
+        nullif($33::text, '')::jsonb, $34::bool, $35::bool)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -240,7 +240,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
-       released = excluded.released
+       released = excluded.released, divided = excluded.divided
 `
 
 type RepairRunParams struct {
@@ -278,6 +278,7 @@ type RepairRunParams struct {
 	Late         bool       `db:"late"`
 	WindowOf     string     `db:"window_of"`
 	Released     bool       `db:"released"`
+	Divided      bool       `db:"divided"`
 }
 
 // Every column from the events. The row is updated in place, never replaced: other transactions wait
@@ -318,6 +319,7 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.Late,
 		arg.WindowOf,
 		arg.Released,
+		arg.Divided,
 	)
 	return err
 }
@@ -555,6 +557,10 @@ FROM   (SELECT 'entity_events' AS source, x.tenant_id FROM servo.entity_events x
         SELECT 'subscriptions', u.tenant_id FROM servo.subscriptions u
         UNION ALL
         SELECT 'api_keys', k.tenant_id FROM servo.api_keys k
+        UNION ALL
+        SELECT 'backfills', b.tenant_id FROM servo.backfills b
+        UNION ALL
+        SELECT 'backfill_chunks', d.tenant_id FROM servo.backfill_chunks d
         UNION ALL
         SELECT 'audit_log', g.tenant_id FROM servo.audit_log g) AS o
 WHERE  ($1::bool OR o.tenant_id = $2::uuid)
@@ -843,6 +849,58 @@ func (q *Queries) VerifyOrphans(ctx context.Context, arg VerifyOrphansParams) ([
 			&i.RunID,
 			&i.Lost,
 			&i.Owner,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const VerifyPartitionEnds = `-- name: VerifyPartitionEnds :many
+SELECT t.tenant_id, r.workspace_id, t.asset, t.series, t.first_ordinal, t.last_ordinal, (t.state = 10)::bool AS succeeded
+FROM   servo.tasks t
+JOIN   servo.runs r ON r.tenant_id = t.tenant_id AND r.id = t.run_id
+WHERE  ($1::bool OR t.tenant_id = $2::uuid) AND t.first_ordinal IS NOT NULL AND t.state IN (10, 11)
+ORDER  BY t.tenant_id, r.workspace_id, t.asset, t.series, t.finished_at, t.token
+`
+
+type VerifyPartitionEndsParams struct {
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+}
+
+type VerifyPartitionEndsRow struct {
+	TenantID     uuid.UUID `db:"tenant_id"`
+	WorkspaceID  uuid.UUID `db:"workspace_id"`
+	Asset        string    `db:"asset"`
+	Series       string    `db:"series"`
+	FirstOrdinal *int64    `db:"first_ordinal"`
+	LastOrdinal  *int64    `db:"last_ordinal"`
+	Succeeded    bool      `db:"succeeded"`
+}
+
+// The ends of tasks with partitions, of each asset and series in the order in which they ended.
+func (q *Queries) VerifyPartitionEnds(ctx context.Context, arg VerifyPartitionEndsParams) ([]VerifyPartitionEndsRow, error) {
+	rows, err := q.db.Query(ctx, VerifyPartitionEnds, arg.AllTenants, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyPartitionEndsRow
+	for rows.Next() {
+		var i VerifyPartitionEndsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.WorkspaceID,
+			&i.Asset,
+			&i.Series,
+			&i.FirstOrdinal,
+			&i.LastOrdinal,
+			&i.Succeeded,
 		); err != nil {
 			return nil, err
 		}
