@@ -94,10 +94,7 @@ runs and the expected duration, and creates nothing.`,
 			cmd.Flags().BoolVar(&failed, "failed", false, "select partitions whose last task failed")
 			cmd.Flags().BoolVar(&stale, "stale", false, "select stale partitions (refused: assets have no versioned outputs yet)")
 			cmd.Flags().BoolVar(&newest, "newest", false, "cover the newest partitions first (default: the oldest)")
-			cmd.Flags().Int32Var(&req.ChunkSize, "chunk-size", 0, "maximum number of partitions of one run (default 100)")
-			cmd.Flags().Int32Var(&req.MaxConcurrentRuns, "max-runs", 0, "maximum number of runs at the same time (default 3)")
-			cmd.Flags().BoolVar(&req.StopOnFailure, "stop-on-failure", false, "start no further run after the first failed partition")
-			cmd.Flags().StringVar(&req.FailureThreshold, "failure-threshold", "", "failed partitions that are tolerated: a number, or a percentage (default 10%)")
+			addBackfillLimits(cmd, req)
 			cmd.Flags().BoolVar(&req.Follow, "follow", false, "use the deployment that is active when a run starts")
 			cmd.Flags().StringVar(&req.Note, "note", "", "note for people, recorded with the backfill")
 			cmd.Flags().StringVar(&key, "key", "", "idempotency key: a repeated call returns the same backfill")
@@ -142,6 +139,14 @@ runs and the expected duration, and creates nothing.`,
 	})
 	cmd.Args = atMost(1)
 	return cmd
+}
+
+// addBackfillLimits gives a command the limits of a backfill.
+func addBackfillLimits(cmd *cobra.Command, req *servov1.CreateBackfillRequest) {
+	cmd.Flags().Int32Var(&req.ChunkSize, "chunk-size", 0, "maximum number of partitions of one run (default 100)")
+	cmd.Flags().Int32Var(&req.MaxConcurrentRuns, "max-runs", 0, "maximum number of runs at the same time (default 3)")
+	cmd.Flags().BoolVar(&req.StopOnFailure, "stop-on-failure", false, "start no further run after the first failed partition")
+	cmd.Flags().StringVar(&req.FailureThreshold, "failure-threshold", "", "failed partitions that are tolerated: a number, or a percentage (default 10%)")
 }
 
 func onlyOf(missing, failed, stale bool) servov1.CreateBackfillRequest_Only {

@@ -22,7 +22,7 @@ type resolvedBackfill struct {
 	workspace  store.Workspace
 	deployment id.Deployment
 	code       *deployment
-	scheme     *partition.Scheme // of the asset, with its dynamic values
+	scheme     *partition.Scheme // of the asset
 	assets     []string          // of each run
 	set        partition.Set
 }
@@ -40,11 +40,7 @@ func (e *Engine) resolveBackfill(ctx context.Context, tx *store.Tx, request Back
 	if err := r.targets(); err != nil {
 		return r, err
 	}
-	values, err := partitionValues(ctx, tx, request.Tenant, r.workspace.ID, r.code.planner.Scheme(r.settings.Asset))
-	if err != nil {
-		return r, err
-	}
-	r.scheme = r.code.planner.Scheme(r.settings.Asset).Bind(values)
+	r.scheme = r.code.planner.Scheme(r.settings.Asset)
 	if err := r.partitions(ctx, tx, now); err != nil {
 		return r, err
 	}
@@ -211,12 +207,4 @@ func (e *Engine) chunkResults(ctx context.Context, tx *store.Tx, b backfill.Back
 	failed = ends.Failed.Intersect(chunk)
 	undone := ends.Undone.Union(chunk.Difference(ends.Covered)) // a partition without a task has not succeeded
 	return failed, undone.Intersect(chunk).Difference(failed), nil
-}
-
-// partitionValues reads the values of the dynamic dimensions of a scheme.
-func partitionValues(_ context.Context, _ *store.Tx, _ id.Tenant, _ id.Workspace, scheme *partition.Scheme) (partition.Values, error) {
-	if len(scheme.Sources()) > 0 {
-		return nil, fault.Invalid("asset", "its partitions have dynamic values", "backfill an asset with time or static partitions")
-	}
-	return nil, nil
 }

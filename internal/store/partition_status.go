@@ -149,7 +149,7 @@ func (tx *Tx) PartitionEnds(ctx context.Context, of RunKey) (ends RunEnds, err e
 	for _, r := range rows {
 		part := partition.Range{First: *r.FirstOrdinal, Last: *r.LastOrdinal}
 		covered[r.Series] = append(covered[r.Series], part)
-		switch run.TaskState(r.State) { //nolint:exhaustive // the others are undone
+		switch run.TaskState(r.State) {
 		case run.Succeeded:
 		case run.Failed:
 			failed[r.Series] = append(failed[r.Series], part)

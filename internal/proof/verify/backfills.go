@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/backfill"
@@ -94,7 +92,7 @@ func (c *entityCheck) missingChunks(key entityKey, en *entity) {
 // each partition the last end decides.
 func (v *verifier) partitionStatus(row store.StatusDifference) error {
 	v.report.add(Divergence{
-		Kind: Invariant, Table: "partition_status", Column: row.Column, Tenant: row.Tenant, Subject: uuid.UUID(row.Workspace.UUID),
+		Kind: Invariant, Table: "partition_status", Column: row.Column, Tenant: row.Tenant, Subject: row.Workspace.UUID,
 		Want: fmt.Sprintf("%s series %q: %d partitions as their last task ended", row.Asset, row.Series, row.Count), Got: row.Got,
 	})
 	return nil

@@ -28,6 +28,18 @@ func Compared() []string {
 	return all
 }
 
+// ComparedBackfills are the compared columns of backfills and their chunks, which tests of the engine fill.
+func ComparedBackfills() []string {
+	t := newTables()
+	var all []string
+	for table, names := range map[string][]string{"backfills": t.backfills.names, "backfill_chunks": t.chunks.names} {
+		for _, name := range names {
+			all = append(all, table+"."+name)
+		}
+	}
+	return all
+}
+
 // SameJSON compares JSON as columns are compared.
 var SameJSON = sameJSON
 
@@ -102,6 +114,9 @@ func ReplayEntities(events []store.EventRow) (map[string][]map[string]any, []Div
 			continue
 		case kindSubscription:
 			rows["subscriptions"] = append(rows["subscriptions"], valuesOf(v.tables.subscriptions, wantSubscription(en.subscription)))
+			continue
+		case kindBackfill:
+			rows["backfills"] = append(rows["backfills"], valuesOf(v.tables.backfills, wantBackfill(en.backfill.Backfill)))
 			continue
 		case kindTemplate:
 			rows["templates"] = append(rows["templates"], valuesOf(v.tables.templates, wantTemplate(en.template)))

@@ -39,10 +39,8 @@ func Volatile() []string {
 		"attempt_stages.*",
 		// why the next run of a backfill waits: no decision depends on it
 		"backfills.waits_for",
-		// the status of partitions; compared with the ends of tasks as an invariant
-		"partition_series.*",
-		"partition_status.*",
-		"partition_deltas.*",
+		// compared with the ends of tasks as an invariant
+		"partition_series.*", "partition_status.*", "partition_deltas.*",
 		// work that continues in another transaction; checked as an invariant
 		"cones.*",
 		// when to check whether a run began in time: the result of the check is an event
