@@ -160,7 +160,7 @@ func TestPythonHosts(t *testing.T) {
 		gone(t, marked(t, mark))
 		require.NotEqual(t, before, b.works(t), "the host is not reused")
 	})
-	for _, how := range []string{"ignore", "wait"} { //nolint:paralleltest // its parts share one worker with one host
+	for _, how := range []string{"ignore", "wait"} { //nolint:paralleltest // likewise
 		t.Run("a cancelled task ends, also if it ignores SIGTERM: "+how, func(t *testing.T) {
 			run, mark := b.behave(t, how)
 			pid := marked(t, mark)

@@ -108,21 +108,7 @@ command with the same keys creates no run twice.`,
 			cmd.Flags().Int32Var(&priority, "priority", 0, "priority, 1 (last) to 10 (first) (default: that of the pipeline)")
 		},
 		check: func(s *session) error {
-			if file == "" && len(s.args) == 0 && len(selection) == 0 {
-				return usageFault(s.cmd, "nothing to run: name a PIPELINE or --select assets")
-			}
-			if file == "" {
-				return nil
-			}
-			for _, other := range []string{"select", "param", "params", "partition", "wait-lock", "priority", "wait"} {
-				if s.cmd.Flags().Changed(other) {
-					return usageFault(s.cmd, "--"+other+" cannot be used with --file: set it in the lines of the file")
-				}
-			}
-			if len(s.args) > 0 {
-				return usageFault(s.cmd, "PIPELINE cannot be used with --file: set it in the lines of the file")
-			}
-			return nil
+			return checkTrigger(s, file, selection)
 		},
 	}, func(ctx context.Context, s *session) (err error) {
 		if file != "" {
@@ -141,6 +127,25 @@ command with the same keys creates no run twice.`,
 	})
 	cmd.Args = atMost(1)
 	return cmd
+}
+
+// checkTrigger reports flags that do not fit together.
+func checkTrigger(s *session, file string, selection []string) error {
+	if file == "" && len(s.args) == 0 && len(selection) == 0 {
+		return usageFault(s.cmd, "nothing to run: name a PIPELINE or --select assets")
+	}
+	if file == "" {
+		return nil
+	}
+	for _, other := range []string{"select", "param", "params", "partition", "wait-lock", "priority", "wait"} {
+		if s.cmd.Flags().Changed(other) {
+			return usageFault(s.cmd, "--"+other+" cannot be used with --file: set it in the lines of the file")
+		}
+	}
+	if len(s.args) > 0 {
+		return usageFault(s.cmd, "PIPELINE cannot be used with --file: set it in the lines of the file")
+	}
+	return nil
 }
 
 func newRunsRetry() *cobra.Command {

@@ -70,7 +70,7 @@ func protoJSONError(err error) string {
 // triggerFile creates the runs of a file, a thousand in a call, and shows what became of them. With a
 // key, each run without its own has one that ends with its place in the file.
 func (s *session) triggerFile(ctx context.Context, f triggerFlags, name string) error {
-	data, err := readInput(s.cmd, "file", name, maxTriggerFile)
+	data, err := readInput(s.cmd, "file", name, maxTriggerFile) //nolint:contextcheck // the command has the same context
 	if err != nil {
 		return err
 	}

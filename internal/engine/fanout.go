@@ -29,7 +29,7 @@ func (e *Engine) fanOut(ctx context.Context, tx *store.Tx, w *working, t *liveTa
 	if a.Ordinal < t.task.FanOuts {
 		return e.repeatFanOut(ctx, tx, w, t, r, a)
 	}
-	specs, err := e.fanOutSpecs(ctx, tx, w, parent.run, a)
+	specs, err := e.fanOutSpecs(ctx, w, parent.run, a)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) raiseBarrier(ctx context.Context, tx *store.Tx, w *working, t *
 }
 
 // fanOutSpecs checks the tasks to add and mints their ids.
-func (e *Engine) fanOutSpecs(ctx context.Context, tx *store.Tx, w *working, parent run.Run, a FanOut) ([]run.TaskSpec, error) {
+func (e *Engine) fanOutSpecs(ctx context.Context, w *working, parent run.Run, a FanOut) ([]run.TaskSpec, error) {
 	total := int(parent.Total) + len(a.Tasks)
 	switch {
 	case len(a.Tasks) == 0:

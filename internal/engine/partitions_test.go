@@ -205,7 +205,9 @@ func TestPartitions(t *testing.T) {
 // a deployment with partitioned assets to those in one without.
 func TestRunsWithoutPartitionsCostNothing(t *testing.T) {
 	t.Parallel()
-	plain := dividedText[:strings.Index(dividedText, "  - {key: a/raw")] + "  - {key: e/rates, go: {}}\npipelines:\n  - {name: rates, overlap: allow, select: [e/rates]}\n"
+	before, _, found := strings.Cut(dividedText, "  - {key: a/raw")
+	require.True(t, found)
+	plain := before + "  - {key: e/rates, go: {}}\npipelines:\n  - {name: rates, overlap: allow, select: [e/rates]}\n"
 	count := func(manifest string) (statements int64, rows int) {
 		b := setup(t)
 		b.deploy(t, manifest)

@@ -227,7 +227,7 @@ func (q *inquiry) explainTask(ctx context.Context, tx *store.Tx) (err error) {
 	case run.Dispatched, run.Running:
 		return q.leased(ctx, tx)
 	case run.RetryWait:
-		return q.retrying(ctx, tx)
+		return q.retrying(ctx)
 	default:
 		q.ended()
 	}
@@ -343,7 +343,7 @@ func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
 func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
 	values := map[string]any{"pool": q.task.Pool}
-	needs, err := q.needs(ctx, tx)
+	needs, err := q.needs(ctx)
 	if err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
 }
 
 // needs is the capability that the task's worker must have; "" if its deployment is gone.
-func (q *inquiry) needs(ctx context.Context, tx *store.Tx) (string, error) {
+func (q *inquiry) needs(ctx context.Context) (string, error) {
 	key := store.DeploymentKey{Tenant: q.run.Tenant, Deployment: q.run.Deployment}
 	found, err := q.deploymentsOf(ctx, []store.DeploymentKey{key})
 	if err != nil || found[key.Deployment] == nil {
@@ -379,7 +379,7 @@ func (q *inquiry) needs(ctx context.Context, tx *store.Tx) (string, error) {
 // capable checks whether a live worker of the pool can run the task. A pool without workers has another
 // blocker.
 func (q *inquiry) capable(ctx context.Context, tx *store.Tx) (blocked bool, err error) {
-	needs, err := q.needs(ctx, tx)
+	needs, err := q.needs(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -148,7 +148,7 @@ func (q *inquiry) deadDispatcher(ctx context.Context, tx *store.Tx) (dead bool, 
 }
 
 // retrying explains a task that waits for its next attempt.
-func (q *inquiry) retrying(ctx context.Context, tx *store.Tx) error {
+func (q *inquiry) retrying(ctx context.Context) error {
 	t := q.task
 	q.why.Next = "the reaper makes it ready again"
 	if !t.DueAt.After(q.now) {

@@ -42,7 +42,8 @@ func TestManifests(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.account(t, "a"), w.account(t, "b")
 		keys := []store.DeploymentKey{
-			{Tenant: a.tenant, Deployment: a.deployment.ID}, {Tenant: b.tenant, Deployment: b.deployment.ID},
+			{Tenant: a.tenant, Deployment: a.deployment.ID},
+			{Tenant: b.tenant, Deployment: b.deployment.ID},
 			{Tenant: b.tenant, Deployment: a.deployment.ID}, // of another tenant
 		}
 		rows, manifests, err := w.Code(t.Context(), keys, func(digest string) bool { return digest == b.deployment.Digest })

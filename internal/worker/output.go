@@ -141,7 +141,7 @@ func (t *Task) checkInputs(ctx context.Context) error {
 			err = &Error{Code: "MISSING_INPUT", Message: fmt.Sprintf("upstream %s has no output to check", key), SuggestedAction: "declare an output for it, or remove the check"}
 			return err
 		}
-		report, failed := checks.Run(ctx, t.request(checks.Files{Paths: in.Files, Format: in.Format, Schema: in.Schema}, byInput[key]))
+		report, failed := checks.Run(ctx, t.request(checks.Files{Paths: in.Files, Format: in.Format, Schema: in.Schema}, byInput[key])) //nolint:contextcheck // references are read in the context of the attempt
 		if failed != nil {
 			err = checkError(ctx, failed)
 			return err
@@ -255,9 +255,9 @@ func (t *Task) checkOutput(ctx context.Context) (checks.Report, error) {
 		for i, name := range names {
 			paths[i] = filepath.Join(o.files, filepath.FromSlash(name))
 		}
-		report, err = checks.Run(ctx, t.request(checks.Files{Paths: paths, Format: o.Output.Format, Schema: o.Output.Schema}, declared))
+		report, err = checks.Run(ctx, t.request(checks.Files{Paths: paths, Format: o.Output.Format, Schema: o.Output.Schema}, declared)) //nolint:contextcheck // references are read in the context of the attempt
 	} else {
-		report, err = checks.RunCustom(ctx, t.request(checks.Files{}, declared))
+		report, err = checks.RunCustom(ctx, t.request(checks.Files{}, declared)) //nolint:contextcheck // references are read in the context of the attempt
 	}
 	err = checkError(ctx, err)
 	endSpan(span, err)

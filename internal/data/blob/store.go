@@ -90,7 +90,7 @@ func openDirectory(ctx context.Context, u *url.URL, o Options) (*Store, error) {
 		return nil, fault.New(fault.InvalidArgument, fmt.Sprintf("%q has no absolute directory", clip(u.String())), fault.Field("blob-url"),
 			fault.Remedy("write three slashes: file:///var/lib/servo/blobs"))
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:gosec // the operator names the directory
 		return nil, fmt.Errorf("create the directory of a blob store: %w", err)
 	}
 	// Attributes would double the number of files; the temporary file lies beside the final one,
@@ -199,7 +199,7 @@ func (s *Store) syncDirectories(path string) error {
 		return nil
 	}
 	for parent := filepath.Dir(filepath.FromSlash(path)); ; parent = filepath.Dir(parent) {
-		d, err := os.Open(filepath.Join(s.dir, parent))
+		d, err := os.Open(filepath.Join(s.dir, parent)) //nolint:gosec // keys are checked before
 		if err != nil {
 			return fmt.Errorf("sync directory of %s: %w", path, err)
 		}

@@ -110,7 +110,7 @@ func TestErrors(t *testing.T) {
 		check   quality.Check
 		message string
 	}{
-		"a missing column":              {quality.Check{Type: quality.NotNull, Columns: []string{"nmae"}}, `column "nmae" does not exist; the output has`},
+		"a missing column":              {quality.Check{Type: quality.NotNull, Columns: []string{"nosuch"}}, `column "nosuch" does not exist; the output has`},
 		"a number that is none":         {quality.Check{Type: quality.Range, Column: "name", Min: raw("0")}, `is not a number`},
 		"a timestamp that is none":      {quality.Check{Type: quality.Freshness, Column: "name", MaxAge: duration.Duration(time.Hour)}, "no timestamps"},
 		"SQL without DuckDB":            {quality.Check{Type: quality.CustomSQL, SQL: "SELECT 1"}, "has no DuckDB"},

@@ -402,8 +402,9 @@ func fits(v rows.Value, kind quality.ColumnType) bool {
 	case quality.Decimal:
 		_, err := strconv.ParseFloat(string(v.Text), 64)
 		return err == nil
+	default:
+		return false
 	}
-	return false
 }
 
 func kindName(v rows.Value) string {

@@ -30,7 +30,7 @@ type jsonSource struct {
 }
 
 func openJSON(path string, want []string, lines bool) (*jsonSource, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the worker chose the path
 	if err != nil {
 		return nil, err
 	}

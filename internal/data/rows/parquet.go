@@ -54,7 +54,7 @@ type parquetLeaf struct {
 }
 
 func openParquet(path string, want []string) (*parquetSource, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the worker chose the path
 	if err != nil {
 		return nil, err
 	}
@@ -267,8 +267,9 @@ func (l *parquetLeaf) whole(n int64) Value {
 		return Value{Kind: Date, Int: n}
 	case quality.Decimal:
 		return Value{Kind: Float, Float: float64(n) / l.scale}
+	default:
+		return Value{Kind: Int, Int: n}
 	}
-	return Value{Kind: Int, Int: n}
 }
 
 // text converts bytes. They are copied, because the next page reuses their memory.
@@ -299,6 +300,7 @@ func newLeaf(index int, column *schema.Column) *parquetLeaf {
 			l.unit = -1_000
 		case schema.TimeUnitNanos:
 			l.unit = 1_000
+		default: // microseconds
 		}
 	case schema.DecimalLogicalType:
 		l.scale = math.Pow10(int(logical.Scale()))

@@ -186,13 +186,28 @@ func TestHostile(t *testing.T) {
 			format  quality.Format
 			content string
 		}{
-			{quality.CSV, ""}, {quality.CSV, "a,a\n1,2"}, {quality.CSV, "a,b\n1\n"}, {quality.CSV, "a\n\"never ends"},
+			{quality.CSV, ""},
+			{quality.CSV, "a,a\n1,2"},
+			{quality.CSV, "a,b\n1\n"},
+			{quality.CSV, "a\n\"never ends"},
 			{quality.CSV, "a\n\"" + strings.Repeat("x", rows.MaxRow+200_000)},
-			{quality.JSON, ""}, {quality.JSON, "5"}, {quality.JSON, "[1]"}, {quality.JSON, `[{"a":1}`}, {quality.JSON, `[{"a":1}] x`}, {quality.JSON, `{"a":`},
+			{quality.JSON, ""},
+			{quality.JSON, "5"},
+			{quality.JSON, "[1]"},
+			{quality.JSON, `[{"a":1}`},
+			{quality.JSON, `[{"a":1}] x`},
+			{quality.JSON, `{"a":`},
 			{quality.JSON, `[` + strings.Repeat("[", 20_000)},
-			{quality.JSONL, "[1]"}, {quality.JSONL, "null"}, {quality.JSONL, `{"a":1}` + "\n" + `{"a"`}, {quality.JSONL, `{"a":"` + strings.Repeat("x", rows.MaxRow+200_000)},
+			{quality.JSONL, "[1]"},
+			{quality.JSONL, "null"},
+			{quality.JSONL, `{"a":1}` + "\n" + `{"a"`},
+			{quality.JSONL, `{"a":"` + strings.Repeat("x", rows.MaxRow+200_000)},
 			{quality.JSONL, `{"a":1e999}`},
-			{quality.Parquet, ""}, {quality.Parquet, "PAR1"}, {quality.Parquet, "PAR1PAR1"}, {quality.Parquet, "PAR1\xff\xff\xff\x7fPAR1"}, {quality.Parquet, strings.Repeat("x", 5000)},
+			{quality.Parquet, ""},
+			{quality.Parquet, "PAR1"},
+			{quality.Parquet, "PAR1PAR1"},
+			{quality.Parquet, "PAR1\xff\xff\xff\x7fPAR1"},
+			{quality.Parquet, strings.Repeat("x", 5000)},
 		} {
 			_, _, err := all([]string{file(t, c.content)}, c.format, []string{"a"}, nil)
 			require.True(t, fault.Is(err, fault.InvalidArgument), "%s %.40q: %v", c.format, c.content, err)

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -40,8 +41,9 @@ func (v Value) Number() (float64, bool) {
 		return float64(v.Int), true
 	case Float:
 		return v.Float, true
+	default:
+		return 0, false
 	}
-	return 0, false
 }
 
 // Instant returns a date or a timestamp as a time, also from text.
@@ -53,8 +55,9 @@ func (v Value) Instant() (time.Time, bool) {
 		return time.UnixMicro(v.Int).UTC(), true
 	case Text:
 		return ParseTime(string(v.Text))
+	default:
+		return time.Time{}, false
 	}
-	return time.Time{}, false
 }
 
 // ParseTime parses a date or a timestamp as people write them: 2026-01-31, 2026-01-31T10:00:00Z, or
@@ -127,11 +130,11 @@ func (v Value) AppendKey(dst []byte) []byte {
 		return append(dst, 0)
 	case Float:
 		if whole := math.Trunc(v.Float); whole == v.Float && math.Abs(whole) < 1<<53 {
-			return appendNumber(append(dst, byte(Int)), uint64(int64(whole)))
+			return appendNumber(append(dst, byte(Int)), uint64(int64(whole))) //nolint:gosec // bits, not a number
 		}
 		return appendNumber(append(dst, byte(Float)), math.Float64bits(v.Float))
 	case Bool, Int, Date, Time:
-		return appendNumber(append(dst, byte(v.Kind)), uint64(v.Int))
+		return appendNumber(append(dst, byte(v.Kind)), uint64(v.Int)) //nolint:gosec // bits, not a number
 	case Text, Bytes, Nested:
 	}
 	dst = appendNumber(append(dst, byte(Text)), uint64(len(v.Text)))
@@ -139,5 +142,5 @@ func (v Value) AppendKey(dst []byte) []byte {
 }
 
 func appendNumber(dst []byte, n uint64) []byte {
-	return append(dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
+	return binary.LittleEndian.AppendUint64(dst, n)
 }

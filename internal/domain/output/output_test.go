@@ -184,8 +184,12 @@ func TestDependents(t *testing.T) {
 		upstreams []output.Upstream
 		want      output.Dependents
 	}{
-		{nil, output.Run}, {[]output.Upstream{good}, output.Run}, {[]output.Upstream{good, last}, output.Run},
-		{[]output.Upstream{none, good}, output.SkipQuarantined}, {[]output.Upstream{none, failed}, output.SkipFailed}, {[]output.Upstream{failed, last}, output.SkipFailed},
+		{nil, output.Run},
+		{[]output.Upstream{good}, output.Run},
+		{[]output.Upstream{good, last}, output.Run},
+		{[]output.Upstream{none, good}, output.SkipQuarantined},
+		{[]output.Upstream{none, failed}, output.SkipFailed},
+		{[]output.Upstream{failed, last}, output.SkipFailed},
 	} {
 		require.Equal(t, c.want, output.DependentsOf(c.upstreams), "%+v", c.upstreams)
 	}

@@ -92,7 +92,7 @@ func (s Set) Intersect(other Set) Set { return s.combined(other, Ranges.Intersec
 
 // Equal reports whether both sets have the same partitions.
 func (s Set) Equal(other Set) bool {
-	return maps.EqualFunc(s.series, other.series, func(a, b Ranges) bool { return slices.Equal(a, b) })
+	return maps.EqualFunc(s.series, other.series, slices.Equal[Ranges])
 }
 
 // Order is the order of the partitions of a set.

@@ -27,8 +27,9 @@ const (
 	// barrierFrom is the number of edges from which a barrier replaces them. Below it a task waits for
 	// each upstream and receives its result.
 	barrierFrom = 1_000
-	// MaxTasks bounds a plan of partitions, MaxEdges its edges.
+	// MaxTasks is the maximum number of tasks of a plan with partitions.
 	MaxTasks = 100_000
+	// MaxEdges is the maximum number of edges of a plan with partitions.
 	MaxEdges = 1_000_000
 )
 
@@ -122,7 +123,7 @@ func (l *partitioned) sets(request Request) (map[int]partition.Set, error) {
 	sets := map[int]partition.Set{}
 	var (
 		refused error
-		any     bool
+		found   bool
 	)
 	for _, node := range l.nodes {
 		scheme := l.planner.schemes.Of(node)
@@ -143,11 +144,11 @@ func (l *partitioned) sets(request Request) (map[int]partition.Set, error) {
 		case one.err != nil && refused == nil:
 			refused = one.err
 		case one.err == nil:
-			any = any || !one.set.Empty()
+			found = found || !one.set.Empty()
 			sets[node] = one.set
 		}
 	}
-	if refused != nil && !any {
+	if refused != nil && !found {
 		return nil, refused
 	}
 	return sets, nil

@@ -171,7 +171,7 @@ func (s channelService) details(ctx context.Context, c store.ReleaseChannel) (*s
 func wavesToProto(c store.ReleaseChannel, tenants []store.FollowingTenant) []*servov1.WaveTenants {
 	out := make([]*servov1.WaveTenants, len(c.Rollout.Waves))
 	for i, percent := range percents(c.Rollout.Waves) {
-		out[i] = &servov1.WaveTenants{Wave: int32(i + 1), Percent: percent, Reached: i <= c.Rollout.Wave} //nolint:gosec // at most 20 waves
+		out[i] = &servov1.WaveTenants{Wave: int32(i + 1), Percent: percent, Reached: i <= c.Rollout.Wave}
 	}
 	for _, t := range tenants {
 		wave := c.Rollout.WaveOf(c.Name, t.ID, t.Labels)
