@@ -74,7 +74,7 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 			m.Set(fd, protoreflect.ValueOf(value))
 		}
 	}
-	for _, name := range []string{"run", "task", "deployment", "claim_id", "alert", "event"} {
+	for _, name := range []string{"run", "task", "deployment", "claim_id", "alert", "event", "backfill"} {
 		set(name, uuid.NewString())
 	}
 	set("tenant", tenant)

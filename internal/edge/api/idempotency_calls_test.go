@@ -32,6 +32,11 @@ func replayed(md metadata.MD) bool { return len(md.Get(intercept.Replayed)) == 1
 const lockedManifest = manifestText + `  - {name: locked, select: [s/one]}
 `
 
+// partitionedManifest has an asset to backfill besides.
+var partitionedManifest = strings.Replace(lockedManifest, "assets:\n", `assets:
+  - {key: p/days, exec: {command: [run]}, partitions: [{dimension: date, kind: daily, start: "2026-01-01"}]}
+`, 1)
+
 // effects makes a request for every call that takes a key, each of which changes something, in
 // an order in which all are possible.
 func effects(t *testing.T, b *bundle) []proto.Message {
@@ -39,7 +44,10 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 	spec := &servov1.ConfigSpec{Pipeline: "single", Trigger: &servov1.ConfigTrigger{Cron: "0 6 * * *"}}
 	other := proto.CloneOf(spec)
 	other.Trigger.Cron = "0 7 * * *"
-	b.deploy(t, lockedManifest)
+	b.deploy(t, partitionedManifest)
+	january := &servov1.CreateBackfillRequest{Tenant: "acme", Asset: "p/days", Partitions: []string{"date=2026-01"}}
+	filling, err := servov1.NewBackfillServiceClient(b.conn).CreateBackfill(t.Context(), january)
+	require.NoError(t, err)
 	cancelled, held := b.trigger(t, "diamond"), b.trigger(t, "single")
 	for _, l := range b.claim(t, 100) {
 		if l.GetRun() != held.GetId() {
@@ -62,6 +70,11 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 		&servov1.CreateTenantRequest{Name: "cargo"},
 		&servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "lab"},
 		&servov1.SetQuotasRequest{Tenant: "acme", Quotas: &servov1.Quotas{MaxConcurrentRuns: proto.Int32(77)}},
+		january,
+		&servov1.PauseBackfillRequest{Tenant: "acme", Backfill: filling.GetId(), Reason: "maintenance"},
+		&servov1.ResumeBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
+		&servov1.CancelBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
+		&servov1.RetryBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
 		&servov1.DeployRequest{Tenant: "acme", Manifest: manifestOf(t, strings.Replace(lockedManifest, "the second", "the next", 1))},
 		&servov1.PauseAssetRequest{Tenant: "acme", Asset: "s/one"},
 		&servov1.ResumeAssetRequest{Tenant: "acme", Asset: "s/one"},
