@@ -81,6 +81,9 @@ func TestNoListTakesForeignTokens(t *testing.T) {
 	require.NoError(t, err)
 	given := first.GetNextPageToken()
 	require.NotEmpty(t, given)
+	b.deploy(t, partitionedManifest)
+	backfill, err := servov1.NewBackfillServiceClient(b.conn).CreateBackfill(t.Context(), &servov1.CreateBackfillRequest{Tenant: "acme", Asset: "p/days", Partitions: []string{"date=2026-01"}})
+	require.NoError(t, err)
 
 	ask := func(t *testing.T, m protoreflect.MethodDescriptor, token string) error {
 		t.Helper()
@@ -89,6 +92,7 @@ func TestNoListTakesForeignTokens(t *testing.T) {
 		req := kind.New()
 		for name, text := range map[protoreflect.Name]string{
 			"tenant": "acme", "run": first.GetRuns()[0].GetId(), "task": first.GetRuns()[0].GetId(), "config": "a", "page_token": token,
+			"backfill": backfill.GetId(), "asset": "p/days",
 		} {
 			if field := m.Input().Fields().ByName(name); field != nil {
 				req.Set(field, protoreflect.ValueOfString(text))
