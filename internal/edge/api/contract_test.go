@@ -86,6 +86,8 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 	set("asset", "a/b")
 	set("worker_id", "w")
 	set("config", "nightly")
+	set("channel", "no-such-channel")
+	set("release", "no-such-release")
 	switch req := m.Interface().(type) {
 	case *servov1.DeployRequest:
 		req.Manifest = &structpb.Struct{}
@@ -137,6 +139,20 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Pool = "no-such-pool"
 	case *servov1.RevokeSigningKeyRequest:
 		req.Key = "no-such-key"
+	case *servov1.TriggerRunsRequest:
+		req.Runs = []*servov1.RunTrigger{{Pipeline: "p"}}
+	case *servov1.CopyDeploymentRequest:
+		req.To = "lab"
+	case *servov1.DiffDeploymentsRequest:
+		req.To = uuid.NewString()
+	case *servov1.CreateReleaseRequest:
+		req.Manifest = &structpb.Struct{}
+	case *servov1.DiffReleasesRequest:
+		req.To = "no-such-release"
+	case *servov1.FollowChannelRequest:
+		req.Workspace = "default"
+	case *servov1.FollowChannelByLabelRequest:
+		req.Label = "tier=internal"
 	}
 	return m.Interface()
 }

@@ -44,7 +44,7 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 	spec := &servov1.ConfigSpec{Pipeline: "single", Trigger: &servov1.ConfigTrigger{Cron: "0 6 * * *"}}
 	other := proto.CloneOf(spec)
 	other.Trigger.Cron = "0 7 * * *"
-	b.deploy(t, partitionedManifest)
+	first := b.deploy(t, partitionedManifest).GetDeployment().GetId()
 	january := &servov1.CreateBackfillRequest{Tenant: "acme", Asset: "p/days", Partitions: []string{"date=2026-01"}}
 	filling, err := servov1.NewBackfillServiceClient(b.conn).CreateBackfill(t.Context(), january)
 	require.NoError(t, err)
@@ -66,6 +66,12 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 	require.NoError(t, err)
 	signing, err := servov1.NewSigningKeyServiceClient(b.conn).CreateSigningKey(t.Context(), &servov1.CreateSigningKeyRequest{})
 	require.NoError(t, err)
+	for name, text := range map[string]string{"r1": partitionedManifest, "r2": strings.Replace(partitionedManifest, "the second", "the third", 1)} {
+		_, err = servov1.NewReleaseServiceClient(b.conn).CreateRelease(t.Context(), &servov1.CreateReleaseRequest{Name: name, Manifest: manifestOf(t, text)})
+		require.NoError(t, err)
+	}
+	_, err = servov1.NewReleaseChannelServiceClient(b.conn).CreateReleaseChannel(t.Context(), &servov1.CreateReleaseChannelRequest{Name: "unused"})
+	require.NoError(t, err)
 	return []proto.Message{
 		&servov1.CreateTenantRequest{Name: "cargo"},
 		&servov1.CreateWorkspaceRequest{Tenant: "acme", Name: "lab"},
@@ -75,7 +81,9 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 		&servov1.ResumeBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
 		&servov1.CancelBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
 		&servov1.RetryBackfillRequest{Tenant: "acme", Backfill: filling.GetId()},
-		&servov1.DeployRequest{Tenant: "acme", Manifest: manifestOf(t, strings.Replace(lockedManifest, "the second", "the next", 1))},
+		&servov1.DeployRequest{Tenant: "acme", Manifest: manifestOf(t, strings.Replace(partitionedManifest, "the second", "the next", 1))},
+		&servov1.ActivateDeploymentRequest{Tenant: "acme", Deployment: first},
+		&servov1.CopyDeploymentRequest{Tenant: "acme", Deployment: first, To: "lab"},
 		&servov1.PauseAssetRequest{Tenant: "acme", Asset: "s/one"},
 		&servov1.ResumeAssetRequest{Tenant: "acme", Asset: "s/one"},
 		&servov1.CancelRunRequest{Tenant: "acme", Run: cancelled.GetId()},
@@ -110,6 +118,19 @@ func effects(t *testing.T, b *bundle) []proto.Message {
 		&servov1.CreateSigningKeyRequest{},
 		&servov1.RotateSigningKeysRequest{},
 		&servov1.RevokeSigningKeyRequest{Key: signing.GetKey().GetId()},
+		&servov1.CreateReleaseRequest{Name: "r3", Manifest: manifestOf(t, manifestText)},
+		&servov1.DeleteReleaseRequest{Release: "r3"},
+		&servov1.CreateReleaseChannelRequest{Name: "stable", Release: "r1"},
+		&servov1.UpdateReleaseChannelRequest{Channel: "stable", Default: true},
+		&servov1.SetTenantLabelsRequest{Tenant: "brick", Labels: map[string]string{"tier": "internal"}},
+		&servov1.FollowChannelByLabelRequest{Channel: "stable", Label: "tier=internal"},
+		&servov1.FollowChannelRequest{Tenant: "acme", Workspace: "lab", Channel: "stable"},
+		&servov1.RollChannelRequest{Channel: "stable", Release: "r2", Waves: []float64{50, 100}, First: "tier=internal"},
+		&servov1.PauseRolloutRequest{Channel: "stable", Reason: "by hand"},
+		&servov1.ResumeRolloutRequest{Channel: "stable"},
+		&servov1.AdvanceRolloutRequest{Channel: "stable"},
+		&servov1.RollBackChannelRequest{Channel: "stable", Reason: "by hand"},
+		&servov1.DeleteReleaseChannelRequest{Channel: "unused"},
 		&servov1.VerifyProjectionsRequest{},
 		&servov1.PauseDispatchRequest{Reason: "by hand"},
 		&servov1.ResumeDispatchRequest{},

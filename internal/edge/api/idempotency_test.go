@@ -308,7 +308,7 @@ func TestFailedCallsLeaveNothing(t *testing.T) {
 			return answer, err
 		})
 		require.Equal(t, codes.Unavailable, status.Code(err))
-		require.Zero(t, b.db.PoolStats().Acquired, "the connection was given back")
+		require.Eventually(t, func() bool { return b.db.PoolStats().Acquired == 0 }, waitLong, waitShort, "the connection was given back")
 		nothing(t, "killed", "killed")
 	})
 	verifytest.Clean(t, b.db)
