@@ -37,9 +37,13 @@ func (w *world) furnish() map[string]string {
 	w.report(progress(lease, "extract", 0.4))
 	w.report(logLine(lease, strings.Repeat("a line that is much longer than any screen is wide, ", 10)+"\n"))
 	w.trigger(tenant)
+	w.deployManifest(tenant, strings.Replace(manifest, `"assets": [`, `"assets": [
+		{"key": "days/sales", "go": {"handler": "x"}, "partitions": [{"dimension": "date", "kind": "daily", "start": "2026-01-01"}]},`, 1))
+	backfill, err := servov1.NewBackfillServiceClient(w.conn).CreateBackfill(w.t.Context(), &servov1.CreateBackfillRequest{Tenant: tenant, Asset: "days/sales", Partitions: []string{"date=2026-01"}})
+	require.NoError(w.t, err)
 	return map[string]string{
 		"{tenant}": tenant, "{run}": lease.GetRun(), "{task}": lease.GetTask(), "{config}": "shop-nightly", "{namespace}": "shop", "{name}": "clean",
-		"failed": failed.GetId(),
+		"failed": failed.GetId(), "{backfill}": backfill.GetId(),
 	}
 }
 

@@ -75,8 +75,13 @@ const manifest = `{"version": 1,
 
 func (w *world) deploy(name string) {
 	w.t.Helper()
+	w.deployManifest(name, manifest)
+}
+
+func (w *world) deployManifest(name, text string) {
+	w.t.Helper()
 	var object structpb.Struct
-	require.NoError(w.t, protojson.Unmarshal([]byte(manifest), &object))
+	require.NoError(w.t, protojson.Unmarshal([]byte(text), &object))
 	_, err := servov1.NewDeploymentServiceClient(w.conn).Deploy(w.t.Context(), &servov1.DeployRequest{Tenant: name, Manifest: &object})
 	require.NoError(w.t, err)
 }
