@@ -296,7 +296,7 @@ func (q *inquiry) queued(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	if capacity.Workers == 0 {
-		return q.noWorker(ctx, tx, push)
+		return q.noWorker(ctx, push)
 	}
 	if push { // the dispatching server does not hold accepted tasks
 		q.why.Next = "a server sends it to the pool's URL"
@@ -340,7 +340,7 @@ func (q *inquiry) isPush(ctx context.Context, tx *store.Tx) (bool, error) {
 
 // noWorker adds that the pool has no workers: a Go asset needs the program with its handler, any other asset
 // servo worker.
-func (q *inquiry) noWorker(ctx context.Context, tx *store.Tx, push bool) error {
+func (q *inquiry) noWorker(ctx context.Context, push bool) error {
 	message, remedy := fmt.Sprintf("no worker of pool %s was seen for %s", q.task.Pool, workerAlive), "start one: servo worker --pool "+q.task.Pool
 	values := map[string]any{"pool": q.task.Pool}
 	needs, err := q.needs(ctx)

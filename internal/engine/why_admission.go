@@ -175,7 +175,7 @@ func (q *inquiry) noRoom(ctx context.Context, tx *store.Tx, s shareRound) error 
 			if err != nil {
 				return err
 			}
-			if err := q.noWorker(ctx, tx, push); err != nil {
+			if err := q.noWorker(ctx, push); err != nil {
 				return err
 			}
 		}

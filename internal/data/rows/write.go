@@ -124,8 +124,9 @@ func readTyped[T any](path string, format quality.Format, yield func(T) bool) (m
 				return false, nil
 			}
 		}
+	default:
+		return false, fmt.Errorf("rows cannot be read from %s; choose parquet or jsonl", format)
 	}
-	return false, fmt.Errorf("rows cannot be read from %s; choose parquet or jsonl", format)
 }
 
 func readTypedParquet[T any](f *os.File, yield func(T) bool) (bool, error) {

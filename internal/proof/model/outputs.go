@@ -81,7 +81,7 @@ type outWorld struct {
 	broken     string
 }
 
-func tokenOf(actor int) int8 { return int8(actor + 2) }
+func tokenOf(actor int) int8 { return int8(actor + 2) } //nolint:gosec // small
 
 func taskOf(actor int) int {
 	if actor == otherTask {
@@ -296,7 +296,7 @@ func (w *outWorld) operate(s *outState, i int, describe func(string) string) (st
 			return "", blockers, false
 		}
 		tx.pointers |= set(p)
-		tx.step = uint8(p + 1) //nolint:gosec // small
+		tx.step = uint8(p + 1)
 		tx.read[p], tx.highest[p] = s.current[p], s.highest[p]
 		return describe(fmt.Sprintf("locks pointer %d", p)), 0, true
 	}
