@@ -68,7 +68,7 @@ test/python: setup $(venv)/installed ## run the linters and tests of the Python 
 	cd sdk/python && ../../$(venv)/bin/ruff check . && ../../$(venv)/bin/ruff format --check . && ../../$(venv)/bin/mypy && ../../$(venv)/bin/pytest
 
 .PHONY: test
-test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler test/python) $(if $(filter ./...,$(packages)),test/pooler) ## run the tests (packages=./internal/domain/run/... for some)
+test: setup $(bin)/gotestsum $(if $(filter ./...,$(packages)),test/pooler test/python) ## run the tests (packages=./internal/domain/run/... for some)
 	$(gotestsum) -- -timeout $(timeout) $(packages)
 
 .PHONY: test/race
