@@ -26,7 +26,7 @@ func listenTo(t *testing.T, e *engine.Engine, url string) {
 	<-listening
 }
 
-// TestOtherServers: two servers share a database. Nobody looks without being told (an hour is
+// TestOtherServers: two servers share a database. No server polls without a signal (an hour is
 // longer than the test), so whoever wakes was told.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()

@@ -300,7 +300,7 @@ func TestRetryRunOfFixedCode(t *testing.T) {
 
 	child, err := b.db.GetRun(t.Context(), b.retry(t, key, engine.RetryFailed))
 	require.NoError(t, err)
-	require.Equal(t, active, child.Deployment, "people mend the code, deploy it and retry")
+	require.Equal(t, active, child.Deployment, "a retry uses the deployment that is active now")
 	verifytest.Clean(t, b.db)
 }
 

@@ -63,7 +63,7 @@ func TestRetryPlan(t *testing.T) {
 	done := map[Target]Inherited{{Asset: "f/alone"}: later}
 	retry.AddDone(this, done)
 	require.Equal(t, Inherited{Asset: "f/scan", Run: this, Task: scan}, done[Target{Asset: "f/scan"}])
-	require.Equal(t, earlier, done[Target{Asset: "f/older"}], "what it inherited goes on to the next")
+	require.Equal(t, earlier, done[Target{Asset: "f/older"}], "the next run inherits it too")
 	require.Equal(t, later, done[Target{Asset: "f/alone"}], "a later run is not replaced")
 	require.NotContains(t, done, Target{Asset: "f/join"}, "it failed")
 	require.NotContains(t, done, Target{"f/page", "1"}, "it was fanned out")
