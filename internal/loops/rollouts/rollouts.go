@@ -17,7 +17,7 @@ import (
 const (
 	every = 2 * time.Second
 	lease = 30 * time.Second // of the duty
-	batch = 2000             // ends of runs in one transaction
+	batch = 2000
 
 	forgetEvery = time.Minute
 )
@@ -32,6 +32,7 @@ type judge struct {
 	store    *store.Store
 	engine   *engine.Engine
 	holder   string
+	batch    int // ends of runs in one transaction
 	forgetAt time.Time
 }
 
@@ -43,7 +44,7 @@ type Rollouts struct {
 
 // Start runs the loop.
 func Start(s *store.Store, e *engine.Engine, config Config) *Rollouts {
-	j := &judge{store: s, engine: e, holder: config.Holder}
+	j := &judge{store: s, engine: e, holder: config.Holder, batch: batch}
 	return &Rollouts{judge: j, loop: loop.Start(loop.Config{Name: "rollouts", Every: every, RunOnce: j.runOnce, Logger: config.Logger})}
 }
 
@@ -64,15 +65,15 @@ func (j *judge) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	merged, err := j.store.MergeReleaseEnds(ctx, batch)
+	merged, err := j.store.MergeReleaseEnds(ctx, j.batch)
 	if err != nil {
 		return false, err
 	}
-	if merged == batch {
+	if merged == j.batch {
 		return true, nil // judge what has happened, not a part of it
 	}
 	if now := time.Now(); now.After(j.forgetAt) {
-		if _, err := j.store.ForgetReleaseTotals(ctx, batch); err != nil {
+		if _, err := j.store.ForgetReleaseTotals(ctx, j.batch); err != nil {
 			return false, err
 		}
 		j.forgetAt = now.Add(forgetEvery)
