@@ -90,6 +90,7 @@ soak: setup ## run the long forms of the tests (soak=20m for each that has a dur
 	SERVO_SOAK=$(soak) go test -v -count=1 -run TestRace -timeout 1h ./internal/engine
 	SERVO_SOAK=1m go test -v -count=1 -tags soak -timeout 1h ./internal/proof/chaos/slots
 	SERVO_SOAK=1m go test -v -count=1 -timeout 1h ./internal/proof/chaos/quota
+	SERVO_SOAK=1m go test -v -count=1 -timeout 1h ./internal/proof/chaos/rollouts
 	SERVO_SOAK=1m SERVO_REQUESTS=18000 go test -v -count=1 -timeout 1h ./internal/proof/chaos/requests
 	SERVO_CONFIGS=10000 go test -v -count=1 -run TestApplyManyConfigs -timeout 1h ./internal/cli
 	SERVO_TEST_PGBOUNCER=1 $(withpg) go test -count=1 -timeout 1h ./internal/edge/api ./internal/edge/rest ./internal/edge/callbacks

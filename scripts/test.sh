@@ -11,7 +11,7 @@ flags=(-json -vet=off -ldflags=-w "-timeout=${TIMEOUT:-20m}")
 # Packages that start goroutines or share memory, and the chaos tests, which disturb all of them.
 racing='^$|^/client$|^/internal/(base/(loop|netguard)|engine|loops|worker|daemon|store|edge/(api|intercept|metrics|oidc|ratelimit|web)|proof/chaos)(/|$)'
 # Their processes are started and killed, not shared: the detector would see nothing.
-separate='^/internal/(edge/web/(view|graph)|proof/chaos/(quota|slots))$'
+separate='^/internal/(edge/web/(view|graph)|proof/chaos/(quota|rollouts|slots))$'
 # The slowest first, so that none of them runs alone at the end.
 slowest='engine|cli|proof/verify|edge/web|devkit/guides|store|edge/api|proof/chaos'
 

@@ -16,7 +16,7 @@ import (
 // Times and bounds of the loop.
 const (
 	every = 2 * time.Second
-	lease = 30 * time.Second // of the duty
+	lease = 10 * time.Second // of the duty
 	batch = 2000
 
 	forgetEvery = time.Minute
@@ -24,7 +24,8 @@ const (
 
 // Config are the options of the loop.
 type Config struct {
-	Holder string // this server's name
+	Holder string        // this server's name
+	Every  time.Duration // between two rounds; 0 is 2 s
 	Logger *slog.Logger
 }
 
@@ -44,8 +45,11 @@ type Rollouts struct {
 
 // Start runs the loop.
 func Start(s *store.Store, e *engine.Engine, config Config) *Rollouts {
+	if config.Every == 0 {
+		config.Every = every
+	}
 	j := &judge{store: s, engine: e, holder: config.Holder, batch: batch}
-	return &Rollouts{judge: j, loop: loop.Start(loop.Config{Name: "rollouts", Every: every, RunOnce: j.runOnce, Logger: config.Logger})}
+	return &Rollouts{judge: j, loop: loop.Start(loop.Config{Name: "rollouts", Every: config.Every, RunOnce: j.runOnce, Logger: config.Logger})}
 }
 
 // Stop ends the loop.
