@@ -206,14 +206,14 @@ var acrossPlans = map[string]struct {
 		require.NoError(t, err)
 		require.NotZero(t, oldest)
 	}},
-	"the newest events": {"EventsNewest", []string{"run_events_txid_idx"}, 60 * page, func(t testing.TB, w *world) {
+	"the newest events": {"EventsNewest", []string{"run_event_rows_txid_idx"}, 80 * page, func(t testing.TB, w *world) {
 		t.Helper()
-		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{Type: "task."}, store.EventPlace{}, page)
+		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{Type: "task."}, store.EventCursor{}, page)
 		require.NoError(t, err)
 	}},
-	"how far a filter of events is tried": {"EventsFloor", []string{"run_events_txid_idx"}, 20_000, func(t testing.TB, w *world) {
+	"how far a filter of events is tried": {"EventsFloor", []string{"run_event_rows_txid_idx"}, 20_000, func(t testing.TB, w *world) {
 		t.Helper()
-		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{}, store.EventPlace{}, page)
+		_, _, err := w.RecordedEvents(t.Context(), store.RecordedFilter{}, store.EventCursor{}, page)
 		require.NoError(t, err)
 	}},
 	"whose an id is": {"OwnersOf", []string{"tenants_pkey", "runs_pkey", "entity_events_pkey"}, 20_000, func(t testing.TB, w *world) {
@@ -359,7 +359,7 @@ func TestRecordedEvents(t *testing.T) {
 	mine, theirs := w.newRun(t, a, nil, nil, nil), w.newRun(t, b, nil, nil)
 	list := func(f store.RecordedFilter, most int) (found []store.RecordedEvent) {
 		t.Helper()
-		for place := (store.EventPlace{}); ; {
+		for place := (store.EventCursor{}); ; {
 			events, next, err := w.RecordedEvents(t.Context(), f, place, most)
 			require.NoError(t, err)
 			found = append(found, events...)
@@ -373,7 +373,8 @@ func TestRecordedEvents(t *testing.T) {
 	require.Equal(t, all, list(store.RecordedFilter{}, 1), "page by page")
 	require.Equal(t, theirs.run.ID, *all[0].Run, "the newest first")
 	for i := range all[1:] {
-		require.True(t, all[i].Tx > all[i+1].Tx || all[i].Tx == all[i+1].Tx && all[i].Position > all[i+1].Position)
+		newer, older := all[i].Place, all[i+1].Place
+		require.True(t, newer.Tx > older.Tx || newer.Tx == older.Tx && (newer.Position > older.Position || newer.Position == older.Position && newer.Ordinal > older.Ordinal))
 	}
 	for _, e := range list(store.RecordedFilter{Tenant: a.tenant}, 2) {
 		require.Equal(t, a.tenant, e.Tenant)

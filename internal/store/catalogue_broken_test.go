@@ -68,8 +68,8 @@ var broken = []struct {
 		"a partition grants nothing", "runs_this_month to servo_engine",
 	},
 	{
-		"a grant on a column of a partition", `GRANT UPDATE (actor) ON servo.run_events_this_month TO servo_engine`,
-		"a partition grants nothing", "run_events_this_month to servo_engine",
+		"a grant on a column of a partition", `GRANT UPDATE (events) ON servo.run_event_rows_this_month TO servo_engine`,
+		"a partition grants nothing", "run_event_rows_this_month to servo_engine",
 	},
 	{
 		"a grant to everybody", `GRANT SELECT ON servo.duties TO PUBLIC`,
@@ -131,8 +131,8 @@ var broken = []struct {
 		"everything is owned by the role that owns the schema", "stray",
 	},
 	{
-		"events that can be changed", `GRANT UPDATE (data) ON servo.run_events TO servo_engine`,
-		"events are append-only", "run_events by servo_engine",
+		"events that can be changed", `GRANT UPDATE (events) ON servo.run_event_rows TO servo_engine`,
+		"events are append-only", "run_event_rows by servo_engine",
 	},
 	{
 		"events that can be deleted", `GRANT DELETE ON servo.entity_events TO servo_engine`,

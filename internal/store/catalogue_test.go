@@ -106,7 +106,7 @@ var rules = []struct {
 	{
 		"events are append-only", `
 		SELECT t.name || ' by ' || r.rolname FROM tables t CROSS JOIN app_roles r
-		WHERE  t.name ~ '_events(_\d{4}_\d\d)?$' AND (
+		WHERE  t.name ~ '_event(s|_rows)(_\d{4}_\d\d)?$' AND (
 			has_table_privilege(r.rolname, t.oid, 'UPDATE, DELETE, TRUNCATE') OR has_any_column_privilege(r.rolname, t.oid, 'UPDATE'))`,
 	},
 	{

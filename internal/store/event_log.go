@@ -18,7 +18,7 @@ const triedEvents = 5_000
 
 // RecordedEvent is an event of the log.
 type RecordedEvent struct {
-	Tx, Position int64
+	Place EventCursor
 
 	Tenant  id.Tenant // zero for the installation
 	Run     *id.Run
@@ -39,40 +39,36 @@ type RecordedFilter struct {
 	From, To time.Time
 }
 
-// EventPlace is a position in the log. The zero value is after the newest event.
-type EventPlace struct{ Tx, Position int64 }
-
-// RecordedEvents reads events, the newest first, before a position. It applies the filter to a
+// RecordedEvents reads events, the newest first, before a position; zero begins with the newest. It applies the filter to a
 // bounded number of events: next is where the next page begins, nil at the end. The tenant is in
 // the predicate: the statement walks the feed of all tenants.
-func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before EventPlace, most int) (events []RecordedEvent, next *EventPlace, err error) {
-	if before == (EventPlace{}) {
-		before = EventPlace{Tx: math.MaxInt64, Position: math.MaxInt64}
+func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before EventCursor, most int) (events []RecordedEvent, next *EventCursor, err error) {
+	if before == (EventCursor{}) {
+		before = EventCursor{Tx: math.MaxInt64, Position: math.MaxInt64, Ordinal: math.MaxInt32}
 	}
 	if f.To.IsZero() {
 		f.To = endOfTime()
 	}
-	tx1 := strconv.FormatInt(before.Tx, 10)
+	tx1 := strconv.FormatUint(before.Tx, 10)
 	err = s.scoped(id.Tenant{})(ctx, func(ctx context.Context, tx *Tx) error {
 		floor, err := tx.q.EventsFloor(ctx, db.EventsFloorParams{Tx: tx1, Walk: triedEvents})
 		if err != nil {
 			return err
 		}
 		if floor > 0 {
-			next = &EventPlace{Tx: floor}
+			next = &EventCursor{Tx: uint64(floor)} //nolint:gosec // transaction ids are not negative
 		}
 		rows, err := tx.q.EventsNewest(ctx, db.EventsNewestParams{
-			Floor: strconv.FormatInt(floor, 10), Tx: tx1, Position: before.Position, FromAt: f.From, ToAt: f.To, Type: f.Type, TenantID: f.Tenant.UUID,
+			Floor: strconv.FormatInt(floor, 10), Tx: tx1, Position: before.Position, Ordinal: before.Ordinal, FromAt: f.From, ToAt: f.To, Type: f.Type, TenantID: f.Tenant.UUID,
 			Subject: f.Subject, Most: int32(most + 1), //nolint:gosec // a page size
 		})
 		if err != nil {
 			return err
 		}
+		events = column(rows[:min(len(rows), most)], recordedEvent)
 		if len(rows) > most {
-			rows = rows[:most]
-			next = &EventPlace{Tx: rows[most-1].Tx, Position: rows[most-1].Position}
+			next = &events[most-1].Place
 		}
-		events = column(rows, recordedEvent)
 		return nil
 	})
 	return events, next, err
@@ -80,7 +76,8 @@ func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before Eve
 
 func recordedEvent(r db.EventsNewestRow) RecordedEvent {
 	e := RecordedEvent{
-		Tx: r.Tx, Position: r.Position, Tenant: id.Of[id.Tenant](r.TenantID), Subject: r.Subject, Version: r.Version, At: r.RecordedAt,
+		Place:  EventCursor{Tx: uint64(r.Tx), Position: r.Position, Ordinal: r.Ordinal}, //nolint:gosec // transaction ids are not negative
+		Tenant: id.Of[id.Tenant](r.TenantID), Subject: r.Subject, Version: r.Version, At: r.RecordedAt,
 		Type: r.Type, Actor: r.Actor, Trace: r.Trace, Data: r.Data,
 	}
 	if r.RunID != uuid.Nil {

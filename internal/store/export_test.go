@@ -29,6 +29,9 @@ func (s *Store) Trace(ctx context.Context, seen Seen) error {
 	return nil
 }
 
+// Pack is how the store packs the events of a transaction.
+var Pack = pack
+
 // Pool is what transactions take their connections from and give them back to.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 

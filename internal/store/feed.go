@@ -35,13 +35,13 @@ func (s *Store) Feed(ctx context.Context, after event.Position, most int, origin
 			return err
 		}
 		after = epochs.Current(after)
-		rows, err := tx.q.Feed(ctx, db.FeedParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position, Most: int32(most)}) //nolint:gosec // a page
+		rows, err := tx.q.Feed(ctx, db.FeedParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position, Ordinal: after.Ordinal, Most: int32(most)}) //nolint:gosec // a page
 		if err != nil {
 			return err
 		}
 		found = column(rows, func(r db.FeedRow) subscription.Recorded {
 			return subscription.Recorded{
-				At: event.Position{Epoch: epochs.Of(r.Tx), Tx: r.Tx, Position: r.Position}, Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.RunID),
+				At: event.Position{Epoch: epochs.Of(r.Tx), Tx: r.Tx, Position: r.Position, Ordinal: r.Ordinal}, Tenant: id.Of[id.Tenant](r.TenantID), Run: id.Of[id.Run](r.RunID),
 				Stream: r.Subject, Version: r.Version, Time: r.RecordedAt, Schema: r.Schema, Type: event.Type(r.Type), Actor: r.Actor, Trace: r.Trace, Data: r.Data,
 			}
 		})
@@ -93,7 +93,7 @@ func (s *Store) FeedLag(ctx context.Context, after event.Position) (lag time.Dur
 }
 
 func (tx *Tx) feedLag(ctx context.Context, after event.Position) (time.Duration, error) {
-	next, err := tx.q.FeedNext(ctx, db.FeedNextParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position})
+	next, err := tx.q.FeedNext(ctx, db.FeedNextParams{Tx: strconv.FormatInt(after.Tx, 10), Position: after.Position, Ordinal: after.Ordinal})
 	if err != nil || next.Equal(noEvent) {
 		return 0, err
 	}
@@ -128,7 +128,7 @@ func (s *Store) FeedState(ctx context.Context) (state FeedState, err error) {
 		state.Failing = int(failing)
 		last, err := tx.q.FarthestBehind(ctx)
 		for _, s := range last {
-			state.Lag, err = tx.feedLag(ctx, event.Position{Tx: s.AfterTx, Position: s.AfterPosition})
+			state.Lag, err = tx.feedLag(ctx, event.Position{Tx: s.AfterTx, Position: s.AfterPosition, Ordinal: s.AfterOrdinal})
 		}
 		return err
 	})

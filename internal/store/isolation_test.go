@@ -172,12 +172,12 @@ func TestPrivileges(t *testing.T) {
 	}
 	roles := map[string]func(context.Context, string) error{"tenant": asTenant, "engine": asEngine}
 
-	for _, table := range []string{"run_events", "entity_events"} {
+	for table, column := range map[string]string{"run_event_rows": "events", "entity_events": "actor"} {
 		for role, exec := range roles {
 			t.Run(table+" are append-only for the "+role, func(t *testing.T) {
 				t.Parallel()
 				for _, sql := range []string{
-					`UPDATE servo.` + table + ` SET actor = 'nobody'`, `DELETE FROM servo.` + table, `TRUNCATE servo.` + table,
+					`UPDATE servo.` + table + ` SET ` + column + ` = NULL`, `DELETE FROM servo.` + table, `TRUNCATE servo.` + table,
 					`SELECT 1 FROM servo.` + table + ` FOR UPDATE`,
 				} {
 					require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), sql)), sql)
@@ -189,7 +189,7 @@ func TestPrivileges(t *testing.T) {
 	t.Run("a partition cannot be reached past its parent", func(t *testing.T) {
 		t.Parallel()
 		for _, exec := range roles {
-			for _, table := range []string{"runs", "tasks", "edges", "run_events", "task_logs", "attempt_logs", "attempt_progress", "attempt_stages"} {
+			for _, table := range []string{"runs", "tasks", "edges", "run_event_rows", "task_logs", "attempt_logs", "attempt_progress", "attempt_stages"} {
 				require.Equal(t, insufficientPrivilege, servotest.SQLState(exec(t.Context(), `SELECT FROM servo.`+table+w.now.Format("_2006_01"))))
 			}
 		}

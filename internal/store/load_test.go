@@ -57,10 +57,10 @@ var loads = []string{
 		SELECT tenant_id, run_id, task_id, task_id FROM past
 		UNION ALL
 		SELECT u.tenant_id, u.run_id, u.task_id, d.task_id FROM live_tasks u JOIN live_tasks d ON d.n = u.n AND d.m = u.m % 5 + 1 WHERE u.m > 20`,
-	`INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, data)
-		SELECT tenant_id, run_id, task_id, at, 1, 1, 'task.readied', '{}'::jsonb FROM past
+	`INSERT INTO servo.run_event_rows (tenant_id, run_id, recorded_at, events)
+		SELECT tenant_id, run_id, at, jsonb_build_array(jsonb_build_object('t', 'task.readied', 's', task_id, 'v', 1, 'd', '{}'::jsonb)) FROM past
 		UNION ALL
-		SELECT tenant_id, run_id, task_id, at, 1, 1, 'task.readied', '{}'::jsonb FROM live_tasks`,
+		SELECT tenant_id, run_id, at, jsonb_build_array(jsonb_build_object('t', 'task.readied', 's', task_id, 'v', 1, 'd', '{}'::jsonb)) FROM live_tasks`,
 	`INSERT INTO servo.waiting (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, unmet)
 		SELECT tenant_id, run_id, task_id, at, 1, 60, 5, true, 'default', 2 FROM live_tasks WHERE m <= 5`,
 	`INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool)

@@ -15,7 +15,7 @@ import (
 
 // partitions counts those of the tables of runs.
 const partitions = `SELECT count(*) FROM pg_inherits WHERE inhparent IN
-	('servo.runs'::regclass, 'servo.tasks'::regclass, 'servo.edges'::regclass, 'servo.run_events'::regclass,
+	('servo.runs'::regclass, 'servo.tasks'::regclass, 'servo.edges'::regclass, 'servo.run_event_rows'::regclass,
 	 'servo.task_logs'::regclass, 'servo.attempt_logs'::regclass, 'servo.attempt_progress'::regclass, 'servo.attempt_stages'::regclass)`
 
 func TestPartitions(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPartitions(t *testing.T) {
 			w.mint = id.NewMinter(at)
 			g := w.newRun(t, a, nil, nil, []int32{0})
 			require.Equal(t, []run.TaskState{run.Ready, run.Pending}, w.states(t, g))
-			for table, key := range map[string]string{"runs": "id", "tasks": "run_id", "edges": "run_id", "run_events": "run_id"} {
+			for table, key := range map[string]string{"runs": "id", "tasks": "run_id", "edges": "run_id", "run_event_rows": "run_id"} {
 				place := `SELECT count(*) FROM servo.` + table + ` WHERE ` + key + ` = $1 AND tableoid = ('servo.` + table + at.Format("_2006_01") + `')::regclass`
 				require.NotZero(t, w.Count(t, place, g.run.ID.UUID), "%s of %s", table, at)
 			}

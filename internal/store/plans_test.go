@@ -59,7 +59,7 @@ var plans = map[string][]string{
 	"Roots":          {"tasks_pkey", "waiting_pkey"},
 
 	"LateRuns":       {"live_runs_late"},
-	"BegunInTime":    {"run_events_stream"},
+	"BegunInTime":    {"run_event_rows_stream"},
 	"LookedLate":     {"live_runs_pkey"},
 	"MergeRunDeltas": {"run_deltas_pkey"},
 
@@ -151,7 +151,7 @@ var plans = map[string][]string{
 	"EndTasks":   {"tasks_pkey"},
 	"EndedTasks": {"tasks_pkey"},
 	"TaskAssets": {"tasks_pkey"},
-	"TaskEvents": {"run_events_stream"},
+	"TaskEvents": {"run_event_rows_stream"},
 }
 
 // TestPlans loads a database as a busy month leaves it, lets the store send each hot
@@ -356,13 +356,13 @@ func (n *node) walk(visit func(*node)) {
 
 var (
 	monthSuffix  = regexp.MustCompile(`_\d{4}_\d\d`)
-	streamColumn = regexp.MustCompile(`^run_events_tenant_id_run_id_idx\d*$`)
+	streamColumn = regexp.MustCompile(`^run_event_rows_tenant_id_run_id_idx\d*$`)
 )
 
 // indexName is the name of an index without its month.
 func indexName(index string) string {
 	name := monthSuffix.ReplaceAllString(index, "")
-	return streamColumn.ReplaceAllString(name, "run_events_stream")
+	return streamColumn.ReplaceAllString(name, "run_event_rows_stream")
 }
 
 // explain executes a statement, prepared under its name, and gives its plan as it was

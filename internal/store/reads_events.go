@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,26 +16,24 @@ import (
 	"go.arco.dev/servo/internal/store/internal/db"
 )
 
-// EventCursor is a position in the feed: transactions in the order of their ids, and events inside
-// one by position. Zero is before the first.
+// EventCursor is a position in the feed: transactions in the order of their ids, rows of one by
+// position, events of a row by ordinal. Zero is before the first.
 type EventCursor struct {
 	Tx       uint64
 	Position int64
+	Ordinal  int32
 }
 
-// String is the cursor for readers: "tx-position".
-func (c EventCursor) String() string { return fmt.Sprintf("%d-%d", c.Tx, c.Position) }
+// String is the cursor for readers: "tx-position-ordinal".
+func (c EventCursor) String() string { return fmt.Sprintf("%d-%d-%d", c.Tx, c.Position, c.Ordinal) }
 
 // ParseEventCursor parses the result of String. "" is the beginning.
 func ParseEventCursor(field, text string) (EventCursor, error) {
 	if text == "" {
 		return EventCursor{}, nil
 	}
-	tx, position, _ := strings.Cut(text, "-")
-	t, txErr := strconv.ParseUint(tx, 10, 64)
-	p, positionErr := strconv.ParseInt(position, 10, 64)
-	c := EventCursor{Tx: t, Position: p}
-	if txErr != nil || positionErr != nil || c.String() != text {
+	var c EventCursor
+	if _, err := fmt.Sscanf(text, "%d-%d-%d", &c.Tx, &c.Position, &c.Ordinal); err != nil || c.String() != text {
 		return EventCursor{}, fault.New(fault.InvalidArgument, "is not a place in the events of a run", fault.Field(field),
 			fault.Remedy("send the id of the last event that was received, or nothing to begin with the first"))
 	}
@@ -77,7 +74,7 @@ func (s *Store) RunEvents(ctx context.Context, key RunKey, after EventCursor, mo
 			return err
 		}
 		rows, err := tx.q.RunEvents(ctx, db.RunEventsParams{
-			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Tx: strconv.FormatUint(after.Tx, 10), Position: after.Position,
+			TenantID: key.Tenant.UUID, RunID: key.Run.UUID, Tx: strconv.FormatUint(after.Tx, 10), Position: after.Position, Ordinal: after.Ordinal,
 			Most: int32(most) + 1, //nolint:gosec // a page size
 		})
 		if err != nil {
@@ -99,7 +96,7 @@ func (s *Store) RunEvents(ctx context.Context, key RunKey, after EventCursor, mo
 
 func runEvent(of id.Run, r db.RunEventsRow) RunEvent {
 	return RunEvent{
-		Cursor: EventCursor{Tx: uint64(r.Tx), Position: r.Position}, //nolint:gosec // transaction ids are not negative
+		Cursor: EventCursor{Tx: uint64(r.Tx), Position: r.Position, Ordinal: r.Ordinal}, //nolint:gosec // transaction ids are not negative
 		Type:   event.Type(r.Type), Schema: r.Schema, Subject: r.SubjectID, Task: r.SubjectID != of.UUID, Version: r.Version,
 		At: r.RecordedAt, Meta: event.Meta{Actor: r.Actor, Trace: r.Trace}, Data: r.Data,
 	}

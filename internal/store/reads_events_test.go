@@ -155,8 +155,8 @@ func TestRunEvents(t *testing.T) {
 					return ctx.Err()
 				}
 				// position 0 was drawn before everybody else's
-				_, err = tx.Raw().Exec(ctx, `INSERT INTO servo.run_events (tenant_id, run_id, subject_id, position, recorded_at, version, schema, type, data)
-					VALUES ($1, $2, $3, 0, $4, 2, 1, 'task.queued', '{}')`, g.run.Tenant.UUID, g.run.ID.UUID, g.tasks[0].ID.UUID, w.now)
+				_, err = tx.Raw().Exec(ctx, `INSERT INTO servo.run_event_rows (tenant_id, run_id, position, recorded_at, events)
+					VALUES ($1, $2, 0, $4, jsonb_build_array(jsonb_build_object('t', 'task.queued', 's', $3::uuid, 'v', 2, 'd', '{}'::jsonb)))`, g.run.Tenant.UUID, g.run.ID.UUID, g.tasks[0].ID.UUID, w.now)
 				return err
 			})
 		}()
@@ -232,7 +232,7 @@ func TestEventCursor(t *testing.T) {
 	t.Run("every cursor comes back from its text", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
-			c := store.EventCursor{Tx: rapid.Uint64().Draw(t, "tx"), Position: rapid.Int64Min(0).Draw(t, "position")}
+			c := store.EventCursor{Tx: rapid.Uint64().Draw(t, "tx"), Position: rapid.Int64Min(0).Draw(t, "position"), Ordinal: rapid.Int32Min(0).Draw(t, "ordinal")}
 			parsed, err := store.ParseEventCursor("last_event_id", c.String())
 			require.NoError(t, err)
 			require.Equal(t, c, parsed)
@@ -244,7 +244,7 @@ func TestEventCursor(t *testing.T) {
 		require.Equal(t, store.EventCursor{}, must(store.ParseEventCursor("last_event_id", ""))(t))
 	})
 
-	for _, text := range []string{"1", "-", "1-", "-1", "a-1", "1-b", "1-2-3", "01-2", "+1-2", "1- 2", "18446744073709551616-1", "1-9223372036854775808"} {
+	for _, text := range []string{"1", "-", "1-", "-1", "a-1-1", "1-b-1", "1-2", "1-2-3-4", "01-2-1", "+1-2-1", "1- 2-1", "18446744073709551616-1-1", "1-9223372036854775808-1", "1-1-2147483648"} {
 		t.Run(text+" is refused", func(t *testing.T) {
 			t.Parallel()
 			_, err := store.ParseEventCursor("last_event_id", text)

@@ -133,10 +133,10 @@ var readPlans = map[string]readPlan{
 	"what is live of a graph": {
 		"attempt_progress_pkey leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey waiting_pkey", 100, graphOf,
 	},
-	"times of a graph":        {"run_events_stream", 50, graphOf},
+	"times of a graph":        {"run_event_rows_stream", 50, graphOf},
 	"edges of a large graph":  {"edges_pkey tasks_pkey", 30_000, largeGraph},
 	"assets of a large graph": {"leases_pkey pool_q_pkey ready_q_pkey retry_q_pkey tasks_pkey waiting_pkey", 30_000, largeGraph},
-	"events": {"run_events_stream", 2 * page, func(t testing.TB, w *world, key store.TaskKey) {
+	"events": {"run_event_rows_stream", 2 * page, func(t testing.TB, w *world, key store.TaskKey) {
 		t.Helper()
 		must(w.RunEvents(t.Context(), store.RunKey{Tenant: key.Tenant, Run: key.Run}, store.EventCursor{}, page))(t)
 	}},

@@ -88,7 +88,7 @@ func TestLogin(t *testing.T) {
 		require.NoError(t, run(t, admin, `INSERT INTO servo.tenants (id, name, version, created_at) VALUES (gen_random_uuid(), 'acme', 1, now())`))
 		require.Zero(t, count(t, own, `SELECT count(*) FROM unnest(ARRAY['servo_owner', 'servo_engine', 'servo_tenant']) AS r(role) WHERE pg_has_role(r.role, 'USAGE')`))
 		for _, sql := range []string{
-			`SELECT FROM servo.tenants`, `UPDATE servo.tenants SET name = 'x'`, `DELETE FROM servo.run_events`, `INSERT INTO servo.duties (name) VALUES ('x')`,
+			`SELECT FROM servo.tenants`, `UPDATE servo.tenants SET name = 'x'`, `DELETE FROM servo.run_event_rows`, `INSERT INTO servo.duties (name) VALUES ('x')`,
 			`DROP TABLE servo.leases`, `CREATE TABLE servo.mine (n int)`, `SELECT servo.raise_fencing_token()`,
 		} {
 			require.Equal(t, insufficientPrivilege, servotest.SQLState(run(t, own, sql)), sql)

@@ -45,7 +45,7 @@ func (tx *Tx) InsertSubscription(ctx context.Context, s Follower) error {
 	}
 	err := tx.q.InsertSubscription(ctx, db.InsertSubscriptionParams{
 		TenantID: s.Tenant.UUID, ID: s.ID.UUID, Name: s.Name, Url: s.URL, Types: types, Workspace: s.Workspace, Pipeline: s.Pipeline,
-		Secret: s.Secret, CreatedBy: s.CreatedBy, Now: s.CreatedAt, AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position,
+		Secret: s.Secret, CreatedBy: s.CreatedBy, Now: s.CreatedAt, AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position, AfterOrdinal: s.After.Ordinal,
 	})
 	return taken(err, "subscription", s.Name)
 }
@@ -62,7 +62,7 @@ func (tx *Tx) LockSubscription(ctx context.Context, owner id.Tenant, name string
 			Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 			PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, DeletedAt: timeOf(r.DeletedAt),
 		},
-		After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
+		After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition, Ordinal: r.AfterOrdinal}, Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
 	}, nil
 }
 
@@ -78,7 +78,7 @@ func settingsOf(name, url string, types []string, workspace, pipeline string) su
 func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time, again bool) error {
 	p := db.UpdateSubscriptionParams{
 		Version: s.Version, PausedAt: orNil(s.PausedAt), PauseReason: s.PauseReason, DeletedAt: orNil(s.DeletedAt), Again: again,
-		AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position, TenantID: s.Tenant.UUID, ID: s.ID.UUID,
+		AfterEpoch: s.After.Epoch, AfterTx: s.After.Tx, AfterPosition: s.After.Position, AfterOrdinal: s.After.Ordinal, TenantID: s.Tenant.UUID, ID: s.ID.UUID,
 	}
 	if s.PausedAt.IsZero() && s.DeletedAt.IsZero() {
 		p.DueAt = &now
@@ -90,7 +90,7 @@ func (tx *Tx) UpdateSubscription(ctx context.Context, s Follower, now time.Time,
 func (s *Store) SubscriptionsDue(ctx context.Context, most int) ([]event.Position, error) {
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) ([]event.Position, error) {
 		return list(func(r db.SubscriptionsDueRow) event.Position {
-			return event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}
+			return event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition, Ordinal: r.AfterOrdinal}
 		})(tx.q.SubscriptionsDue(ctx, int32(most))) //nolint:gosec // a batch size
 	})
 }
@@ -108,7 +108,7 @@ func (tx *Tx) TakeSubscriptions(ctx context.Context, now time.Time, lease time.D
 				Settings:  settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 				CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
 			},
-			After: epochs.Current(event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}),
+			After: epochs.Current(event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition, Ordinal: r.AfterOrdinal}),
 			Lease: r.Lease, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince), Secret: r.Secret,
 		}
 	})(tx.q.TakeSubscriptions(ctx, db.TakeSubscriptionsParams{Now: now, Until: now.Add(lease), Most: int32(most)})) //nolint:gosec // a batch size
@@ -133,6 +133,7 @@ func (tx *Tx) MoveSubscriptions(ctx context.Context, now time.Time, moved []Move
 		Epochs:    column(moved, func(m Moved) int32 { return m.After.Epoch }),
 		Txs:       column(moved, func(m Moved) int64 { return m.After.Tx }),
 		Positions: column(moved, func(m Moved) int64 { return m.After.Position }),
+		Ordinals:  column(moved, func(m Moved) int32 { return m.After.Ordinal }),
 		Delivered: column(moved, func(m Moved) int64 { return int64(m.Delivered) }),
 		DueAts:    column(moved, func(m Moved) time.Time { return m.Due }),
 	})
@@ -157,7 +158,7 @@ func (s *Store) Subscriptions(ctx context.Context, owner id.Tenant, name string)
 						Settings: settingsOf(r.Name, r.Url, r.Types, r.Workspace, r.Pipeline),
 						PausedAt: timeOf(r.PausedAt), PauseReason: r.PauseReason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
 					},
-					After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition}, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
+					After: event.Position{Epoch: r.AfterEpoch, Tx: r.AfterTx, Position: r.AfterPosition, Ordinal: r.AfterOrdinal}, Tries: int(r.Tries), FailingSince: timeOf(r.FailingSince),
 				},
 				DueAt: timeOf(r.DueAt), Error: r.Error, Delivered: r.Delivered, DeliveredAt: timeOf(r.DeliveredAt),
 			}

@@ -214,7 +214,7 @@ func TestFindOrphans(t *testing.T) {
 		a, b := w.account(t, "a"), w.account(t, "b")
 		g := w.newRun(t, a, []run.TaskState{run.Running, run.Running}, nil, nil) // with one token
 		copyRuns(t, w, b)
-		w.Exec(t, `UPDATE servo.run_events SET type = 'task.claimed', data = '{"token": 42}', position = 1 WHERE type = 'task.readied'`)
+		w.EditEvents(t, `UPDATE servo.run_events SET type = 'task.claimed', data = '{"token": 42}', position = 1 WHERE type = 'task.readied'`)
 		var (
 			runs      []store.RunIDRow
 			positions []store.PositionRow

@@ -267,23 +267,16 @@ func (tx *Tx) encode(bodies []event.Body) (schemas []int16, datas []string, err 
 }
 
 func (tx *Tx) insertEvents(ctx context.Context, c Changes) error {
-	rows := c.Events
-	schemas, datas, err := tx.encode(column(rows, func(e event.Event) event.Body { return e.Body }))
+	rows, err := pack(tx.codec, c.Events)
 	if err != nil {
 		return err
 	}
 	return tx.writes.write("insert events", len(rows), func(q *db.Queries) error {
 		return q.InsertRunEvents(ctx, db.InsertRunEventsParams{
-			TenantIds:   column(rows, func(e event.Event) uuid.UUID { return e.Tenant.UUID }),
-			RunIds:      column(rows, func(e event.Event) uuid.UUID { return e.Run.UUID }),
-			SubjectIds:  column(rows, func(e event.Event) uuid.UUID { return e.Subject }),
-			RecordedAts: column(rows, func(e event.Event) time.Time { return e.At }),
-			Versions:    column(rows, func(e event.Event) int32 { return e.Version }),
-			Types:       column(rows, func(e event.Event) string { return string(e.Body.EventType()) }),
-			Actors:      column(rows, func(e event.Event) string { return e.Meta.Actor }),
-			Traces:      column(rows, func(e event.Event) string { return e.Meta.Trace }),
-			Schemas:     schemas,
-			Datas:       datas,
+			TenantIds:   column(rows, func(r packedRow) uuid.UUID { return r.Tenant }),
+			RunIds:      column(rows, func(r packedRow) uuid.UUID { return r.Run }),
+			RecordedAts: column(rows, func(r packedRow) time.Time { return r.At }),
+			Events:      column(rows, func(r packedRow) string { return string(r.Events) }),
 		})
 	})
 }

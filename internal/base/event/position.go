@@ -9,34 +9,39 @@ import (
 	"go.arco.dev/servo/internal/base/fault"
 )
 
-// Position is a place in the feed of all events: transactions in the order of their ids, and events
-// of one transaction in the order of their positions. The epoch distinguishes places that a cluster
+// Position is a place in the feed of all events: transactions in the order of their ids, rows of one
+// transaction in the order of their positions, and events of one row by ordinal. The epoch distinguishes places that a cluster
 // has used twice, because it was restored to an earlier state. Zero is before the first event.
 type Position struct {
 	Epoch    int32
 	Tx       int64
 	Position int64
+	Ordinal  int32
 }
 
 // String formats the position for clients. To them it is opaque: they may not rely on its order.
-func (p Position) String() string { return fmt.Sprintf("%d.%d.%d", p.Epoch, p.Tx, p.Position) }
+func (p Position) String() string {
+	return fmt.Sprintf("%d.%d.%d.%d", p.Epoch, p.Tx, p.Position, p.Ordinal)
+}
 
 // Compare orders positions of one epoch.
 func (p Position) Compare(q Position) int {
-	return cmp.Or(cmp.Compare(p.Tx, q.Tx), cmp.Compare(p.Position, q.Position))
+	return cmp.Or(cmp.Compare(p.Tx, q.Tx), cmp.Compare(p.Position, q.Position), cmp.Compare(p.Ordinal, q.Ordinal))
 }
 
 // ParsePosition parses a position that String formatted.
 func ParsePosition(field, text string) (Position, error) {
 	parts := strings.Split(text, ".")
 	var p Position
-	if len(parts) == 3 {
+	if len(parts) == 4 {
 		epoch, _ := strconv.ParseInt(parts[0], 10, 32)
 		p.Epoch = int32(epoch)
 		p.Tx, _ = strconv.ParseInt(parts[1], 10, 64)
 		p.Position, _ = strconv.ParseInt(parts[2], 10, 64)
+		ordinal, _ := strconv.ParseInt(parts[3], 10, 32)
+		p.Ordinal = int32(ordinal)
 	}
-	if p.String() != text || p.Epoch < 1 || p.Tx < 0 || p.Position < 0 {
+	if p.String() != text || p.Epoch < 1 || p.Tx < 0 || p.Position < 0 || p.Ordinal < 0 {
 		return Position{}, fault.Invalid(field, fmt.Sprintf("%.100q is not a position in the feed", text), "use the id of an event that was delivered, the position of a subscription, now or beginning")
 	}
 	return p, nil

@@ -18,6 +18,7 @@ func TestPosition(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			p := event.Position{
 				Epoch: rapid.Int32Range(1, 1<<30).Draw(t, "epoch"), Tx: rapid.Int64Min(0).Draw(t, "tx"), Position: rapid.Int64Min(0).Draw(t, "position"),
+				Ordinal: rapid.Int32Min(0).Draw(t, "ordinal"),
 			}
 			read, err := event.ParsePosition("from", p.String())
 			require.NoError(t, err)
@@ -27,7 +28,7 @@ func TestPosition(t *testing.T) {
 
 	t.Run("anything else is refused", func(t *testing.T) {
 		t.Parallel()
-		for _, text := range []string{"", "1", "1.2", "1.2.3.4", "0.1.1", "1.-1.1", "1.1.-1", "01.1.1", "1. 1.1", "1.1.99999999999999999999", "x.y.z"} {
+		for _, text := range []string{"", "1", "1.2", "1.2.3", "1.2.3.4.5", "0.1.1.1", "1.-1.1.1", "1.1.-1.1", "1.1.1.-1", "01.1.1.1", "1. 1.1.1", "1.1.99999999999999999999.1", "1.1.1.2147483648", "x.y.z.a"} {
 			_, err := event.ParsePosition("from", text)
 			f, ok := fault.As(err)
 			require.True(t, ok, text)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/id"
@@ -24,23 +23,19 @@ func (s eventService) ListEvents(ctx context.Context, req *servov1.ListEventsReq
 		return nil, err
 	}
 	events, next, err := scan(req, func(p page) ([]store.RecordedEvent, string, error) {
-		var before store.EventPlace
-		if p.after != "" {
-			if _, err := fmt.Sscanf(p.after, "%d-%d", &before.Tx, &before.Position); err != nil {
-				return nil, "", notAToken()
-			}
+		before, err := store.ParseEventCursor("page_token", p.after)
+		if err != nil {
+			return nil, "", err
 		}
 		events, next, err := s.store.RecordedEvents(ctx, filter, before, p.size)
 		if err != nil || next == nil {
 			return events, "", err
 		}
-		return events, placeOf(next.Tx, next.Position), nil
-	}, func(e store.RecordedEvent) string { return placeOf(e.Tx, e.Position) }, func(e store.RecordedEvent) int { return len(e.Data) },
+		return events, next.String(), nil
+	}, func(e store.RecordedEvent) string { return e.Place.String() }, func(e store.RecordedEvent) int { return len(e.Data) },
 		func(e store.RecordedEvent) (*servov1.RecordedEvent, error) { return s.recorded(ctx, e) })
 	return &servov1.ListEventsResponse{Events: events, NextPageToken: next}, err
 }
-
-func placeOf(tx, position int64) string { return fmt.Sprintf("%d-%d", tx, position) }
 
 func (s eventService) recorded(ctx context.Context, e store.RecordedEvent) (*servov1.RecordedEvent, error) {
 	data, err := structOf(e.Data)
@@ -48,7 +43,7 @@ func (s eventService) recorded(ctx context.Context, e store.RecordedEvent) (*ser
 		return nil, err
 	}
 	out := &servov1.RecordedEvent{
-		Id: placeOf(e.Tx, e.Position), Type: e.Type, Subject: e.Subject, Version: e.Version, RecordedAt: timestamp(e.At), Actor: e.Actor, Trace: telemetry.Parent(e.Trace), Data: data,
+		Id: e.Place.String(), Type: e.Type, Subject: e.Subject, Version: e.Version, RecordedAt: timestamp(e.At), Actor: e.Actor, Trace: telemetry.Parent(e.Trace), Data: data,
 	}
 	if e.Run != nil {
 		out.Run = e.Run.String()

@@ -177,8 +177,9 @@ func (w *world) at(t *testing.T, owner id.Tenant) store.FollowerView {
 func (w *world) logged(t *testing.T, owner id.Tenant) []string {
 	t.Helper()
 	const of = ` WHERE tenant_id = $1 OR $2`
-	return w.db.Texts(t, `SELECT '1.' || txid || '.' || position FROM (SELECT txid, position, tenant_id FROM servo.run_events UNION ALL SELECT txid, position, tenant_id FROM servo.entity_events
-		UNION ALL SELECT txid, position, '00000000-0000-0000-0000-000000000000' FROM servo.platform_events) AS e`+of+` ORDER BY txid, position`, owner.UUID, owner == id.Tenant{})
+	return w.db.Texts(t, `SELECT '1.' || txid || '.' || position || '.' || ordinal FROM (SELECT txid, position, ordinal, tenant_id FROM servo.run_events
+		UNION ALL SELECT txid, position, 1, tenant_id FROM servo.entity_events
+		UNION ALL SELECT txid, position, 1, '00000000-0000-0000-0000-000000000000' FROM servo.platform_events) AS e`+of+` ORDER BY txid, position, ordinal`, owner.UUID, owner == id.Tenant{})
 }
 
 // until looks until a receiver has heard so much. Transactions of other tests in the same cluster

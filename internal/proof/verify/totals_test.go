@@ -75,7 +75,7 @@ func TestBreaches(t *testing.T) {
 		t.Run(c.claim+" is found", func(t *testing.T) {
 			t.Parallel()
 			db := copyOf(t, name)
-			db.Exec(t, c.sql)
+			db.EditEvents(t, c.sql)
 			requireFound(t, look(t, db, verify.Options{}), verify.History, "run_events", "type")
 		})
 	}
@@ -83,7 +83,7 @@ func TestBreaches(t *testing.T) {
 	t.Run("a breach that is recorded twice cannot be folded", func(t *testing.T) {
 		t.Parallel()
 		db := copyOf(t, name)
-		db.Exec(t, `INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, data)
+		db.EditEvents(t, `INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, data)
 			SELECT e.tenant_id, e.run_id, e.subject_id, e.recorded_at, r.version + 1, e.schema, e.type, e.data
 			FROM   servo.run_events e JOIN servo.runs r ON r.id = e.run_id WHERE e.type = 'run.breached' AND r.state < 3 LIMIT 1`)
 		requireFound(t, look(t, db, verify.Options{}), verify.Undecidable, "run_events", "type")

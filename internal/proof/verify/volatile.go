@@ -76,6 +76,7 @@ func Volatile() []string {
 		"subscriptions.after_epoch",
 		"subscriptions.after_tx",
 		"subscriptions.after_position",
+		"subscriptions.after_ordinal",
 		"subscriptions.due_at",
 		"subscriptions.lease",
 		"subscriptions.tries",
@@ -92,7 +93,7 @@ func Volatile() []string {
 		"duties.*",
 		"duty_renewals.*",
 		// the log itself: all checks derive from it
-		"run_events.*",
+		"run_event_rows.*",
 		"entity_events.*",
 		"platform_events.*",
 		// secrets: in no event

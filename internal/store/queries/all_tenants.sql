@@ -116,31 +116,31 @@ LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tena
 
 -- name: EventsNewest :many
 -- The log in descending order, before a position and down to a bound.
-SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
+SELECT f.tx::bigint AS tx, f.position, f.ordinal, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
 FROM   (
-        (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
-         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR (e.position, e.ordinal) < (@position::bigint, @ordinal::int))
          AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
          AND    (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = @tenant_id::uuid)
          AND    (@subject::text = '' OR e.subject_id::text = @subject::text OR e.run_id::text = @subject::text)
-         ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)
+         ORDER  BY e.txid DESC, e.position DESC, e.ordinal DESC LIMIT @most::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.entity_events e
-         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR (e.position, 1) < (@position::bigint, @ordinal::int))
          AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
          AND    (@tenant_id::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = @tenant_id::uuid)
          AND    (@subject::text = '' OR e.subject_id::text = @subject::text)
          ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.platform_events e
-         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR e.position < @position::bigint)
+         WHERE  e.txid >= (@floor::text)::xid8 AND e.txid <= (@tx::text)::xid8 AND (e.txid < (@tx::text)::xid8 OR (e.position, 1) < (@position::bigint, @ordinal::int))
          AND    e.recorded_at >= @from_at::timestamptz AND e.recorded_at < @to_at::timestamptz AND (@type::text = '' OR starts_with(e.type, @type::text))
          AND    @tenant_id::uuid = '00000000-0000-0000-0000-000000000000' AND (@subject::text = '' OR e.subject = @subject::text)
          ORDER  BY e.txid DESC, e.position DESC LIMIT @most::int)) AS f
-ORDER  BY f.tx DESC, f.position DESC
+ORDER  BY f.tx DESC, f.position DESC, f.ordinal DESC
 LIMIT  @most::int;
 
 -- name: EventsFloor :one

@@ -16,38 +16,38 @@ SELECT set_config('role', 'servo_engine', true),
 -- The events after a position, up to the oldest running transaction: no transaction with a smaller id
 -- than the returned ones can still commit, so no event is skipped. Visibility and that bound come
 -- from the same snapshot.
-SELECT f.tx, f.position, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
-FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+SELECT f.tx, f.position, f.ordinal, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
+FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
          WHERE  e.txid >= (@tx::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint)
-         ORDER  BY e.txid, e.position LIMIT @most::int)
+         AND    (e.txid > (@tx::text)::xid8 OR (e.position, e.ordinal) > (@position::bigint, @ordinal::int))
+         ORDER  BY e.txid, e.position, e.ordinal LIMIT @most::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.entity_events e
          WHERE  e.txid >= (@tx::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint)
+         AND    (e.txid > (@tx::text)::xid8 OR (e.position, 1) > (@position::bigint, @ordinal::int))
          ORDER  BY e.txid, e.position LIMIT @most::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.platform_events e
          WHERE  e.txid >= (@tx::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint)
+         AND    (e.txid > (@tx::text)::xid8 OR (e.position, 1) > (@position::bigint, @ordinal::int))
          ORDER  BY e.txid, e.position LIMIT @most::int)) AS f
-ORDER  BY f.tx, f.position
+ORDER  BY f.tx, f.position, f.ordinal
 LIMIT  @most::int;
 
 -- name: FeedNext :one
 -- The time of the first event after a position, settled or not; the far future if there is none.
 SELECT coalesce(min(f.recorded_at), '9999-12-31 00:00:00+00')::timestamptz AS recorded_at
 FROM   ((SELECT e.recorded_at FROM servo.run_events e
-         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint) ORDER BY e.txid LIMIT 1)
+         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR (e.position, e.ordinal) > (@position::bigint, @ordinal::int)) ORDER BY e.txid LIMIT 1)
         UNION ALL
         (SELECT e.recorded_at FROM servo.entity_events e
-         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint) ORDER BY e.txid LIMIT 1)
+         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR (e.position, 1) > (@position::bigint, @ordinal::int)) ORDER BY e.txid LIMIT 1)
         UNION ALL
         (SELECT e.recorded_at FROM servo.platform_events e
-         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR e.position > @position::bigint) ORDER BY e.txid LIMIT 1)) AS f;
+         WHERE  e.txid >= (@tx::text)::xid8 AND (e.txid > (@tx::text)::xid8 OR (e.position, 1) > (@position::bigint, @ordinal::int)) ORDER BY e.txid LIMIT 1)) AS f;
 
 -- name: FeedEnds :one
 -- The end of the feed: the oldest running transaction, and the next that will begin.
@@ -72,7 +72,7 @@ UPDATE servo.feed_epochs SET cluster = @cluster::text WHERE epoch = @epoch::int;
 
 -- name: SubscriptionsDue :many
 -- The positions of due subscriptions: one index scan.
-SELECT s.after_epoch, s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT @most::int;
+SELECT s.after_epoch, s.after_tx, s.after_position, s.after_ordinal FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT @most::int;
 
 -- name: TakeSubscriptions :many
 -- Leases due subscriptions.
@@ -82,18 +82,18 @@ FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
         WHERE x.due_at <= @now::timestamptz ORDER BY x.due_at LIMIT @most::int FOR UPDATE SKIP LOCKED) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id
 RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.created_by, s.created_at,
-          s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since;
+          s.after_epoch, s.after_tx, s.after_position, s.after_ordinal, s.lease, s.tries, s.failing_since;
 
 -- name: MoveSubscriptions :execrows
 -- The new positions and due times of subscriptions. A server that has lost its lease changes nothing.
 UPDATE servo.subscriptions s
-SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, due_at = n.due_at,
+SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, after_ordinal = n.ordinal, due_at = n.due_at,
        delivered = s.delivered + n.delivered, delivered_at = CASE WHEN n.delivered > 0 THEN @now::timestamptz ELSE s.delivered_at END,
        tries = CASE WHEN n.delivered > 0 THEN 0 ELSE s.tries END,
        failing_since = CASE WHEN n.delivered > 0 THEN NULL ELSE s.failing_since END,
        error = CASE WHEN n.delivered > 0 THEN '' ELSE s.error END
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id, unnest(@leases::bigint[]) AS lease, unnest(@epochs::int[]) AS epoch,
-               unnest(@txs::bigint[]) AS tx, unnest(@positions::bigint[]) AS position, unnest(@delivered::bigint[]) AS delivered,
+               unnest(@txs::bigint[]) AS tx, unnest(@positions::bigint[]) AS position, unnest(@ordinals::int[]) AS ordinal, unnest(@delivered::bigint[]) AS delivered,
                unnest(@due_ats::timestamptz[]) AS due_at) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id AND s.lease = n.lease AND s.due_at IS NOT NULL;
 
@@ -115,13 +115,13 @@ SELECT count(*)::int AS subscriptions FROM servo.subscriptions s WHERE s.tenant_
 
 -- name: InsertSubscription :exec
 INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, secret, created_by, created_at,
-                                 after_epoch, after_tx, after_position, due_at)
+                                 after_epoch, after_tx, after_position, after_ordinal, due_at)
 VALUES (@tenant_id::uuid, @id::uuid, 1, @name::text, @url::text, @types::text[], @workspace::text, @pipeline::text, @secret::bytea,
-        @created_by::text, @now::timestamptz, @after_epoch::int, @after_tx::bigint, @after_position::bigint, @now::timestamptz);
+        @created_by::text, @now::timestamptz, @after_epoch::int, @after_tx::bigint, @after_position::bigint, @after_ordinal::int, @now::timestamptz);
 
 -- name: LockSubscription :one
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
-       s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
+       s.after_epoch, s.after_tx, s.after_position, s.after_ordinal, s.lease, s.tries, s.failing_since
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = @tenant_id::uuid AND s.name = @name::text AND s.deleted_at IS NULL
 FOR NO KEY UPDATE;
@@ -132,12 +132,12 @@ UPDATE servo.subscriptions s
 SET    version = @version::int, paused_at = sqlc.narg('paused_at')::timestamptz, pause_reason = @pause_reason::text, deleted_at = sqlc.narg('deleted_at')::timestamptz,
        due_at = sqlc.narg('due_at')::timestamptz, lease = s.lease + 1, tries = CASE WHEN @again::bool THEN 0 ELSE s.tries END,
        failing_since = CASE WHEN @again::bool THEN NULL ELSE s.failing_since END,
-       after_epoch = @after_epoch::int, after_tx = @after_tx::bigint, after_position = @after_position::bigint
+       after_epoch = @after_epoch::int, after_tx = @after_tx::bigint, after_position = @after_position::bigint, after_ordinal = @after_ordinal::int
 WHERE  s.tenant_id = @tenant_id::uuid AND s.id = @id::uuid;
 
 -- name: FarthestBehind :many
 -- The active subscription that is farthest behind, if there is one.
-SELECT s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at IS NOT NULL ORDER BY s.after_tx, s.after_position LIMIT 1;
+SELECT s.after_tx, s.after_position, s.after_ordinal FROM servo.subscriptions s WHERE s.due_at IS NOT NULL ORDER BY s.after_tx, s.after_position, s.after_ordinal LIMIT 1;
 
 -- name: FailingSubscriptions :one
 SELECT count(*)::int AS failing FROM servo.subscriptions s WHERE s.due_at IS NOT NULL AND s.failing_since IS NOT NULL;

@@ -215,15 +215,15 @@ LEFT   JOIN LATERAL (SELECT q.state FROM servo.task_states q
 ORDER  BY page.ix;
 
 -- name: RunEvents :many
--- In the order of the feed: transaction, then position. An event whose transaction is not
+-- In the order of the feed: transaction, position, ordinal. An event whose transaction is not
 -- older than every running one is marked as unsettled: a transaction with a smaller id may still
 -- commit, and its events must not be skipped. They sort last, and the reader stops before them.
-SELECT (e.txid::text)::bigint AS tx, e.position, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
+SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
        e.subject_id, e.recorded_at, e.version, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.run_events e
 WHERE  e.tenant_id = @tenant_id::uuid AND e.run_id = @run_id::uuid
-AND    (e.txid, e.position) > ((@tx::text)::xid8, @position::bigint)
-ORDER  BY e.txid, e.position
+AND    (e.txid, e.position, e.ordinal) > ((@tx::text)::xid8, @position::bigint, @ordinal::int)
+ORDER  BY e.txid, e.position, e.ordinal
 LIMIT  @most::int;
 
 -- name: RunPlanEvents :many

@@ -74,10 +74,9 @@ FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]
 WHERE  t.tenant_id = ANY (ARRAY[n.tenant_id]) AND t.run_id = n.run_id AND t.id = n.id AND t.state IS NULL;
 
 -- name: InsertRunEvents :exec
-INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, actor, trace, data)
-SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@subject_ids::uuid[]), unnest(@recorded_ats::timestamptz[]),
-       unnest(@versions::int[]), unnest(@schemas::smallint[]), unnest(@types::text[]), unnest(@actors::text[]), unnest(@traces::text[]),
-       unnest(@datas::text[])::jsonb;
+-- Packed by the store: one row for each run of the transaction.
+INSERT INTO servo.run_event_rows (tenant_id, run_id, recorded_at, events)
+SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@recorded_ats::timestamptz[]), unnest(@events::text[])::jsonb;
 
 -- name: InsertIdempotencyKeys :many
 -- The insert comes first: an existing key wins, and the caller gets its run.

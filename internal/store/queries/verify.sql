@@ -27,7 +27,7 @@ SELECT r.tenant_id, r.id FROM servo.runs r WHERE (@all_tenants::bool OR r.tenant
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position;
+ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position, e.ordinal;
 
 -- name: VerifyOrphans :many
 -- Rows without their run, counted for each table and run; the owner is the tenant with a run of that
@@ -62,7 +62,7 @@ ORDER  BY r.id, r.tenant_id;
 
 -- name: VerifyPositions :many
 SELECT p.position::bigint AS position, count(*)::int AS events
-FROM   (SELECT x.position FROM servo.run_events x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
+FROM   (SELECT x.position FROM servo.run_event_rows x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
 GROUP  BY p.position
 HAVING count(*) > 1;
 

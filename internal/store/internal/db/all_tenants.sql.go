@@ -156,38 +156,39 @@ func (q *Queries) EventsFloor(ctx context.Context, arg EventsFloorParams) (int64
 }
 
 const EventsNewest = `-- name: EventsNewest :many
-SELECT f.tx::bigint AS tx, f.position, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
+SELECT f.tx::bigint AS tx, f.position, f.ordinal, f.tenant_id, f.run_id, f.subject::text AS subject, f.version, f.recorded_at, f.type, f.actor, f.trace, f.data
 FROM   (
-        (SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
-         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
-         AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $7::uuid)
-         AND    ($8::text = '' OR e.subject_id::text = $8::text OR e.run_id::text = $8::text)
-         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR (e.position, e.ordinal) < ($3::bigint, $4::int))
+         AND    e.recorded_at >= $5::timestamptz AND e.recorded_at < $6::timestamptz AND ($7::text = '' OR starts_with(e.type, $7::text))
+         AND    ($8::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $8::uuid)
+         AND    ($9::text = '' OR e.subject_id::text = $9::text OR e.run_id::text = $9::text)
+         ORDER  BY e.txid DESC, e.position DESC, e.ordinal DESC LIMIT $10::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.entity_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
-         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
-         AND    ($7::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $7::uuid)
-         AND    ($8::text = '' OR e.subject_id::text = $8::text)
-         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR (e.position, 1) < ($3::bigint, $4::int))
+         AND    e.recorded_at >= $5::timestamptz AND e.recorded_at < $6::timestamptz AND ($7::text = '' OR starts_with(e.type, $7::text))
+         AND    ($8::uuid = '00000000-0000-0000-0000-000000000000' OR e.tenant_id = $8::uuid)
+         AND    ($9::text = '' OR e.subject_id::text = $9::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT $10::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.type, e.actor, e.trace, e.data
          FROM   servo.platform_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR e.position < $3::bigint)
-         AND    e.recorded_at >= $4::timestamptz AND e.recorded_at < $5::timestamptz AND ($6::text = '' OR starts_with(e.type, $6::text))
-         AND    $7::uuid = '00000000-0000-0000-0000-000000000000' AND ($8::text = '' OR e.subject = $8::text)
-         ORDER  BY e.txid DESC, e.position DESC LIMIT $9::int)) AS f
-ORDER  BY f.tx DESC, f.position DESC
-LIMIT  $9::int
+         WHERE  e.txid >= ($1::text)::xid8 AND e.txid <= ($2::text)::xid8 AND (e.txid < ($2::text)::xid8 OR (e.position, 1) < ($3::bigint, $4::int))
+         AND    e.recorded_at >= $5::timestamptz AND e.recorded_at < $6::timestamptz AND ($7::text = '' OR starts_with(e.type, $7::text))
+         AND    $8::uuid = '00000000-0000-0000-0000-000000000000' AND ($9::text = '' OR e.subject = $9::text)
+         ORDER  BY e.txid DESC, e.position DESC LIMIT $10::int)) AS f
+ORDER  BY f.tx DESC, f.position DESC, f.ordinal DESC
+LIMIT  $10::int
 `
 
 type EventsNewestParams struct {
 	Floor    string    `db:"floor"`
 	Tx       string    `db:"tx"`
 	Position int64     `db:"position"`
+	Ordinal  int32     `db:"ordinal"`
 	FromAt   time.Time `db:"from_at"`
 	ToAt     time.Time `db:"to_at"`
 	Type     string    `db:"type"`
@@ -199,6 +200,7 @@ type EventsNewestParams struct {
 type EventsNewestRow struct {
 	Tx         int64           `db:"tx"`
 	Position   int64           `db:"position"`
+	Ordinal    int32           `db:"ordinal"`
 	TenantID   uuid.UUID       `db:"tenant_id"`
 	RunID      uuid.UUID       `db:"run_id"`
 	Subject    string          `db:"subject"`
@@ -216,6 +218,7 @@ func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]E
 		arg.Floor,
 		arg.Tx,
 		arg.Position,
+		arg.Ordinal,
 		arg.FromAt,
 		arg.ToAt,
 		arg.Type,
@@ -233,6 +236,7 @@ func (q *Queries) EventsNewest(ctx context.Context, arg EventsNewestParams) ([]E
 		if err := rows.Scan(
 			&i.Tx,
 			&i.Position,
+			&i.Ordinal,
 			&i.TenantID,
 			&i.RunID,
 			&i.Subject,

@@ -87,12 +87,13 @@ func (q *Queries) FailingSubscriptions(ctx context.Context) (int32, error) {
 }
 
 const FarthestBehind = `-- name: FarthestBehind :many
-SELECT s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at IS NOT NULL ORDER BY s.after_tx, s.after_position LIMIT 1
+SELECT s.after_tx, s.after_position, s.after_ordinal FROM servo.subscriptions s WHERE s.due_at IS NOT NULL ORDER BY s.after_tx, s.after_position, s.after_ordinal LIMIT 1
 `
 
 type FarthestBehindRow struct {
 	AfterTx       int64 `db:"after_tx"`
 	AfterPosition int64 `db:"after_position"`
+	AfterOrdinal  int32 `db:"after_ordinal"`
 }
 
 // The active subscription that is farthest behind, if there is one.
@@ -105,7 +106,7 @@ func (q *Queries) FarthestBehind(ctx context.Context) ([]FarthestBehindRow, erro
 	var items []FarthestBehindRow
 	for rows.Next() {
 		var i FarthestBehindRow
-		if err := rows.Scan(&i.AfterTx, &i.AfterPosition); err != nil {
+		if err := rows.Scan(&i.AfterTx, &i.AfterPosition, &i.AfterOrdinal); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -117,37 +118,39 @@ func (q *Queries) FarthestBehind(ctx context.Context) ([]FarthestBehindRow, erro
 }
 
 const Feed = `-- name: Feed :many
-SELECT f.tx, f.position, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
-FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+SELECT f.tx, f.position, f.ordinal, f.tenant_id, f.run_id, f.subject, f.version, f.recorded_at, f.schema, f.type, f.actor, f.trace, f.data
+FROM   ((SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, e.tenant_id, e.run_id, e.subject_id::text AS subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.run_events e
          WHERE  e.txid >= ($1::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > ($1::text)::xid8 OR e.position > $2::bigint)
-         ORDER  BY e.txid, e.position LIMIT $3::int)
+         AND    (e.txid > ($1::text)::xid8 OR (e.position, e.ordinal) > ($2::bigint, $3::int))
+         ORDER  BY e.txid, e.position, e.ordinal LIMIT $4::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, e.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid, e.subject_id::text, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.entity_events e
          WHERE  e.txid >= ($1::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > ($1::text)::xid8 OR e.position > $2::bigint)
-         ORDER  BY e.txid, e.position LIMIT $3::int)
+         AND    (e.txid > ($1::text)::xid8 OR (e.position, 1) > ($2::bigint, $3::int))
+         ORDER  BY e.txid, e.position LIMIT $4::int)
         UNION ALL
-        (SELECT (e.txid::text)::bigint, e.position, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
+        (SELECT (e.txid::text)::bigint, e.position, 1, '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, e.subject, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
          FROM   servo.platform_events e
          WHERE  e.txid >= ($1::text)::xid8 AND e.txid < pg_snapshot_xmin(pg_current_snapshot())
-         AND    (e.txid > ($1::text)::xid8 OR e.position > $2::bigint)
-         ORDER  BY e.txid, e.position LIMIT $3::int)) AS f
-ORDER  BY f.tx, f.position
-LIMIT  $3::int
+         AND    (e.txid > ($1::text)::xid8 OR (e.position, 1) > ($2::bigint, $3::int))
+         ORDER  BY e.txid, e.position LIMIT $4::int)) AS f
+ORDER  BY f.tx, f.position, f.ordinal
+LIMIT  $4::int
 `
 
 type FeedParams struct {
 	Tx       string `db:"tx"`
 	Position int64  `db:"position"`
+	Ordinal  int32  `db:"ordinal"`
 	Most     int32  `db:"most"`
 }
 
 type FeedRow struct {
 	Tx         int64           `db:"tx"`
 	Position   int64           `db:"position"`
+	Ordinal    int32           `db:"ordinal"`
 	TenantID   uuid.UUID       `db:"tenant_id"`
 	RunID      uuid.UUID       `db:"run_id"`
 	Subject    string          `db:"subject"`
@@ -164,7 +167,12 @@ type FeedRow struct {
 // than the returned ones can still commit, so no event is skipped. Visibility and that bound come
 // from the same snapshot.
 func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
-	rows, err := q.db.Query(ctx, Feed, arg.Tx, arg.Position, arg.Most)
+	rows, err := q.db.Query(ctx, Feed,
+		arg.Tx,
+		arg.Position,
+		arg.Ordinal,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +183,7 @@ func (q *Queries) Feed(ctx context.Context, arg FeedParams) ([]FeedRow, error) {
 		if err := rows.Scan(
 			&i.Tx,
 			&i.Position,
+			&i.Ordinal,
 			&i.TenantID,
 			&i.RunID,
 			&i.Subject,
@@ -258,23 +267,24 @@ func (q *Queries) FeedEpochs(ctx context.Context) ([]FeedEpochsRow, error) {
 const FeedNext = `-- name: FeedNext :one
 SELECT coalesce(min(f.recorded_at), '9999-12-31 00:00:00+00')::timestamptz AS recorded_at
 FROM   ((SELECT e.recorded_at FROM servo.run_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR e.position > $2::bigint) ORDER BY e.txid LIMIT 1)
+         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR (e.position, e.ordinal) > ($2::bigint, $3::int)) ORDER BY e.txid LIMIT 1)
         UNION ALL
         (SELECT e.recorded_at FROM servo.entity_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR e.position > $2::bigint) ORDER BY e.txid LIMIT 1)
+         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR (e.position, 1) > ($2::bigint, $3::int)) ORDER BY e.txid LIMIT 1)
         UNION ALL
         (SELECT e.recorded_at FROM servo.platform_events e
-         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR e.position > $2::bigint) ORDER BY e.txid LIMIT 1)) AS f
+         WHERE  e.txid >= ($1::text)::xid8 AND (e.txid > ($1::text)::xid8 OR (e.position, 1) > ($2::bigint, $3::int)) ORDER BY e.txid LIMIT 1)) AS f
 `
 
 type FeedNextParams struct {
 	Tx       string `db:"tx"`
 	Position int64  `db:"position"`
+	Ordinal  int32  `db:"ordinal"`
 }
 
 // The time of the first event after a position, settled or not; the far future if there is none.
 func (q *Queries) FeedNext(ctx context.Context, arg FeedNextParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, FeedNext, arg.Tx, arg.Position)
+	row := q.db.QueryRow(ctx, FeedNext, arg.Tx, arg.Position, arg.Ordinal)
 	var recorded_at time.Time
 	err := row.Scan(&recorded_at)
 	return recorded_at, err
@@ -282,9 +292,9 @@ func (q *Queries) FeedNext(ctx context.Context, arg FeedNextParams) (time.Time, 
 
 const InsertSubscription = `-- name: InsertSubscription :exec
 INSERT INTO servo.subscriptions (tenant_id, id, version, name, url, types, workspace, pipeline, secret, created_by, created_at,
-                                 after_epoch, after_tx, after_position, due_at)
+                                 after_epoch, after_tx, after_position, after_ordinal, due_at)
 VALUES ($1::uuid, $2::uuid, 1, $3::text, $4::text, $5::text[], $6::text, $7::text, $8::bytea,
-        $9::text, $10::timestamptz, $11::int, $12::bigint, $13::bigint, $10::timestamptz)
+        $9::text, $10::timestamptz, $11::int, $12::bigint, $13::bigint, $14::int, $10::timestamptz)
 `
 
 type InsertSubscriptionParams struct {
@@ -301,6 +311,7 @@ type InsertSubscriptionParams struct {
 	AfterEpoch    int32     `db:"after_epoch"`
 	AfterTx       int64     `db:"after_tx"`
 	AfterPosition int64     `db:"after_position"`
+	AfterOrdinal  int32     `db:"after_ordinal"`
 }
 
 func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscriptionParams) error {
@@ -318,6 +329,7 @@ func (q *Queries) InsertSubscription(ctx context.Context, arg InsertSubscription
 		arg.AfterEpoch,
 		arg.AfterTx,
 		arg.AfterPosition,
+		arg.AfterOrdinal,
 	)
 	return err
 }
@@ -333,7 +345,7 @@ func (q *Queries) LockFeedEpochs(ctx context.Context) error {
 
 const LockSubscription = `-- name: LockSubscription :one
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
-       s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
+       s.after_epoch, s.after_tx, s.after_position, s.after_ordinal, s.lease, s.tries, s.failing_since
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = $1::uuid AND s.name = $2::text AND s.deleted_at IS NULL
 FOR NO KEY UPDATE
@@ -361,6 +373,7 @@ type LockSubscriptionRow struct {
 	AfterEpoch    int32      `db:"after_epoch"`
 	AfterTx       int64      `db:"after_tx"`
 	AfterPosition int64      `db:"after_position"`
+	AfterOrdinal  int32      `db:"after_ordinal"`
 	Lease         int64      `db:"lease"`
 	Tries         int32      `db:"tries"`
 	FailingSince  *time.Time `db:"failing_since"`
@@ -386,6 +399,7 @@ func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionPara
 		&i.AfterEpoch,
 		&i.AfterTx,
 		&i.AfterPosition,
+		&i.AfterOrdinal,
 		&i.Lease,
 		&i.Tries,
 		&i.FailingSince,
@@ -395,14 +409,14 @@ func (q *Queries) LockSubscription(ctx context.Context, arg LockSubscriptionPara
 
 const MoveSubscriptions = `-- name: MoveSubscriptions :execrows
 UPDATE servo.subscriptions s
-SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, due_at = n.due_at,
+SET    after_epoch = n.epoch, after_tx = n.tx, after_position = n.position, after_ordinal = n.ordinal, due_at = n.due_at,
        delivered = s.delivered + n.delivered, delivered_at = CASE WHEN n.delivered > 0 THEN $1::timestamptz ELSE s.delivered_at END,
        tries = CASE WHEN n.delivered > 0 THEN 0 ELSE s.tries END,
        failing_since = CASE WHEN n.delivered > 0 THEN NULL ELSE s.failing_since END,
        error = CASE WHEN n.delivered > 0 THEN '' ELSE s.error END
 FROM   (SELECT unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS id, unnest($4::bigint[]) AS lease, unnest($5::int[]) AS epoch,
-               unnest($6::bigint[]) AS tx, unnest($7::bigint[]) AS position, unnest($8::bigint[]) AS delivered,
-               unnest($9::timestamptz[]) AS due_at) AS n
+               unnest($6::bigint[]) AS tx, unnest($7::bigint[]) AS position, unnest($8::int[]) AS ordinal, unnest($9::bigint[]) AS delivered,
+               unnest($10::timestamptz[]) AS due_at) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id AND s.lease = n.lease AND s.due_at IS NOT NULL
 `
 
@@ -414,6 +428,7 @@ type MoveSubscriptionsParams struct {
 	Epochs    []int32     `db:"epochs"`
 	Txs       []int64     `db:"txs"`
 	Positions []int64     `db:"positions"`
+	Ordinals  []int32     `db:"ordinals"`
 	Delivered []int64     `db:"delivered"`
 	DueAts    []time.Time `db:"due_ats"`
 }
@@ -428,6 +443,7 @@ func (q *Queries) MoveSubscriptions(ctx context.Context, arg MoveSubscriptionsPa
 		arg.Epochs,
 		arg.Txs,
 		arg.Positions,
+		arg.Ordinals,
 		arg.Delivered,
 		arg.DueAts,
 	)
@@ -519,13 +535,14 @@ func (q *Queries) RunOrigins(ctx context.Context, arg RunOriginsParams) ([]RunOr
 }
 
 const SubscriptionsDue = `-- name: SubscriptionsDue :many
-SELECT s.after_epoch, s.after_tx, s.after_position FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT $1::int
+SELECT s.after_epoch, s.after_tx, s.after_position, s.after_ordinal FROM servo.subscriptions s WHERE s.due_at <= servo.clock() ORDER BY s.due_at LIMIT $1::int
 `
 
 type SubscriptionsDueRow struct {
 	AfterEpoch    int32 `db:"after_epoch"`
 	AfterTx       int64 `db:"after_tx"`
 	AfterPosition int64 `db:"after_position"`
+	AfterOrdinal  int32 `db:"after_ordinal"`
 }
 
 // The positions of due subscriptions: one index scan.
@@ -538,7 +555,12 @@ func (q *Queries) SubscriptionsDue(ctx context.Context, most int32) ([]Subscript
 	var items []SubscriptionsDueRow
 	for rows.Next() {
 		var i SubscriptionsDueRow
-		if err := rows.Scan(&i.AfterEpoch, &i.AfterTx, &i.AfterPosition); err != nil {
+		if err := rows.Scan(
+			&i.AfterEpoch,
+			&i.AfterTx,
+			&i.AfterPosition,
+			&i.AfterOrdinal,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -556,7 +578,7 @@ FROM   (SELECT x.tenant_id, x.id FROM servo.subscriptions x
         WHERE x.due_at <= $2::timestamptz ORDER BY x.due_at LIMIT $3::int FOR UPDATE SKIP LOCKED) AS n
 WHERE  s.tenant_id = ANY (ARRAY[n.tenant_id]) AND s.id = n.id
 RETURNING s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.secret, s.created_by, s.created_at,
-          s.after_epoch, s.after_tx, s.after_position, s.lease, s.tries, s.failing_since
+          s.after_epoch, s.after_tx, s.after_position, s.after_ordinal, s.lease, s.tries, s.failing_since
 `
 
 type TakeSubscriptionsParams struct {
@@ -580,6 +602,7 @@ type TakeSubscriptionsRow struct {
 	AfterEpoch    int32      `db:"after_epoch"`
 	AfterTx       int64      `db:"after_tx"`
 	AfterPosition int64      `db:"after_position"`
+	AfterOrdinal  int32      `db:"after_ordinal"`
 	Lease         int64      `db:"lease"`
 	Tries         int32      `db:"tries"`
 	FailingSince  *time.Time `db:"failing_since"`
@@ -610,6 +633,7 @@ func (q *Queries) TakeSubscriptions(ctx context.Context, arg TakeSubscriptionsPa
 			&i.AfterEpoch,
 			&i.AfterTx,
 			&i.AfterPosition,
+			&i.AfterOrdinal,
 			&i.Lease,
 			&i.Tries,
 			&i.FailingSince,
@@ -629,8 +653,8 @@ UPDATE servo.subscriptions s
 SET    version = $1::int, paused_at = $2::timestamptz, pause_reason = $3::text, deleted_at = $4::timestamptz,
        due_at = $5::timestamptz, lease = s.lease + 1, tries = CASE WHEN $6::bool THEN 0 ELSE s.tries END,
        failing_since = CASE WHEN $6::bool THEN NULL ELSE s.failing_since END,
-       after_epoch = $7::int, after_tx = $8::bigint, after_position = $9::bigint
-WHERE  s.tenant_id = $10::uuid AND s.id = $11::uuid
+       after_epoch = $7::int, after_tx = $8::bigint, after_position = $9::bigint, after_ordinal = $10::int
+WHERE  s.tenant_id = $11::uuid AND s.id = $12::uuid
 `
 
 type UpdateSubscriptionParams struct {
@@ -643,6 +667,7 @@ type UpdateSubscriptionParams struct {
 	AfterEpoch    int32      `db:"after_epoch"`
 	AfterTx       int64      `db:"after_tx"`
 	AfterPosition int64      `db:"after_position"`
+	AfterOrdinal  int32      `db:"after_ordinal"`
 	TenantID      uuid.UUID  `db:"tenant_id"`
 	ID            uuid.UUID  `db:"id"`
 }
@@ -659,6 +684,7 @@ func (q *Queries) UpdateSubscription(ctx context.Context, arg UpdateSubscription
 		arg.AfterEpoch,
 		arg.AfterTx,
 		arg.AfterPosition,
+		arg.AfterOrdinal,
 		arg.TenantID,
 		arg.ID,
 	)

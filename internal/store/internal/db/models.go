@@ -647,8 +647,9 @@ type ServoRunEvent struct {
 	TenantID   uuid.UUID       `db:"tenant_id"`
 	RunID      uuid.UUID       `db:"run_id"`
 	SubjectID  uuid.UUID       `db:"subject_id"`
-	Position   int64           `db:"position"`
 	Txid       pgtype.Uint64   `db:"txid"`
+	Position   int64           `db:"position"`
+	Ordinal    int32           `db:"ordinal"`
 	RecordedAt time.Time       `db:"recorded_at"`
 	Version    int32           `db:"version"`
 	Schema     int16           `db:"schema"`
@@ -656,6 +657,15 @@ type ServoRunEvent struct {
 	Actor      string          `db:"actor"`
 	Trace      string          `db:"trace"`
 	Data       json.RawMessage `db:"data"`
+}
+
+type ServoRunEventRow struct {
+	TenantID   uuid.UUID       `db:"tenant_id"`
+	RunID      uuid.UUID       `db:"run_id"`
+	Position   int64           `db:"position"`
+	Txid       pgtype.Uint64   `db:"txid"`
+	RecordedAt time.Time       `db:"recorded_at"`
+	Events     json.RawMessage `db:"events"`
 }
 
 type ServoRunHour struct {
@@ -778,6 +788,7 @@ type ServoSubscription struct {
 	Error         string     `db:"error"`
 	Delivered     int64      `db:"delivered"`
 	DeliveredAt   *time.Time `db:"delivered_at"`
+	AfterOrdinal  int32      `db:"after_ordinal"`
 }
 
 type ServoSwitch struct {

@@ -827,13 +827,13 @@ func (q *Queries) ListWorkspaces(ctx context.Context, arg ListWorkspacesParams) 
 }
 
 const RunEvents = `-- name: RunEvents :many
-SELECT (e.txid::text)::bigint AS tx, e.position, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
+SELECT (e.txid::text)::bigint AS tx, e.position, e.ordinal, (e.txid < pg_snapshot_xmin(pg_current_snapshot()))::bool AS settled,
        e.subject_id, e.recorded_at, e.version, e.schema, e.type, e.actor, e.trace, e.data
 FROM   servo.run_events e
 WHERE  e.tenant_id = $1::uuid AND e.run_id = $2::uuid
-AND    (e.txid, e.position) > (($3::text)::xid8, $4::bigint)
-ORDER  BY e.txid, e.position
-LIMIT  $5::int
+AND    (e.txid, e.position, e.ordinal) > (($3::text)::xid8, $4::bigint, $5::int)
+ORDER  BY e.txid, e.position, e.ordinal
+LIMIT  $6::int
 `
 
 type RunEventsParams struct {
@@ -841,12 +841,14 @@ type RunEventsParams struct {
 	RunID    uuid.UUID `db:"run_id"`
 	Tx       string    `db:"tx"`
 	Position int64     `db:"position"`
+	Ordinal  int32     `db:"ordinal"`
 	Most     int32     `db:"most"`
 }
 
 type RunEventsRow struct {
 	Tx         int64           `db:"tx"`
 	Position   int64           `db:"position"`
+	Ordinal    int32           `db:"ordinal"`
 	Settled    bool            `db:"settled"`
 	SubjectID  uuid.UUID       `db:"subject_id"`
 	RecordedAt time.Time       `db:"recorded_at"`
@@ -858,7 +860,7 @@ type RunEventsRow struct {
 	Data       json.RawMessage `db:"data"`
 }
 
-// In the order of the feed: transaction, then position. An event whose transaction is not
+// In the order of the feed: transaction, position, ordinal. An event whose transaction is not
 // older than every running one is marked as unsettled: a transaction with a smaller id may still
 // commit, and its events must not be skipped. They sort last, and the reader stops before them.
 func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEventsRow, error) {
@@ -867,6 +869,7 @@ func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEven
 		arg.RunID,
 		arg.Tx,
 		arg.Position,
+		arg.Ordinal,
 		arg.Most,
 	)
 	if err != nil {
@@ -879,6 +882,7 @@ func (q *Queries) RunEvents(ctx context.Context, arg RunEventsParams) ([]RunEven
 		if err := rows.Scan(
 			&i.Tx,
 			&i.Position,
+			&i.Ordinal,
 			&i.Settled,
 			&i.SubjectID,
 			&i.RecordedAt,

@@ -15,7 +15,7 @@ import (
 const ListSubscriptions = `-- name: ListSubscriptions :many
 
 SELECT s.tenant_id, s.id, s.version, s.name, s.url, s.types, s.workspace, s.pipeline, s.paused_at, s.pause_reason, s.created_by, s.created_at, s.deleted_at,
-       s.after_epoch, s.after_tx, s.after_position, s.due_at, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at
+       s.after_epoch, s.after_tx, s.after_position, s.after_ordinal, s.due_at, s.tries, s.failing_since, s.error, s.delivered, s.delivered_at
 FROM   servo.subscriptions s
 WHERE  s.tenant_id = $1::uuid AND s.deleted_at IS NULL AND ($2::text = '' OR s.name = $2::text)
 ORDER  BY s.name
@@ -43,6 +43,7 @@ type ListSubscriptionsRow struct {
 	AfterEpoch    int32      `db:"after_epoch"`
 	AfterTx       int64      `db:"after_tx"`
 	AfterPosition int64      `db:"after_position"`
+	AfterOrdinal  int32      `db:"after_ordinal"`
 	DueAt         *time.Time `db:"due_at"`
 	Tries         int32      `db:"tries"`
 	FailingSince  *time.Time `db:"failing_since"`
@@ -79,6 +80,7 @@ func (q *Queries) ListSubscriptions(ctx context.Context, arg ListSubscriptionsPa
 			&i.AfterEpoch,
 			&i.AfterTx,
 			&i.AfterPosition,
+			&i.AfterOrdinal,
 			&i.DueAt,
 			&i.Tries,
 			&i.FailingSince,

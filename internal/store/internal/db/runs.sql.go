@@ -227,37 +227,24 @@ func (q *Queries) InsertIdempotencyKeys(ctx context.Context, arg InsertIdempoten
 }
 
 const InsertRunEvents = `-- name: InsertRunEvents :exec
-INSERT INTO servo.run_events (tenant_id, run_id, subject_id, recorded_at, version, schema, type, actor, trace, data)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
-       unnest($5::int[]), unnest($6::smallint[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
-       unnest($10::text[])::jsonb
+INSERT INTO servo.run_event_rows (tenant_id, run_id, recorded_at, events)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[])::jsonb
 `
 
 type InsertRunEventsParams struct {
 	TenantIds   []uuid.UUID `db:"tenant_ids"`
 	RunIds      []uuid.UUID `db:"run_ids"`
-	SubjectIds  []uuid.UUID `db:"subject_ids"`
 	RecordedAts []time.Time `db:"recorded_ats"`
-	Versions    []int32     `db:"versions"`
-	Schemas     []int16     `db:"schemas"`
-	Types       []string    `db:"types"`
-	Actors      []string    `db:"actors"`
-	Traces      []string    `db:"traces"`
-	Datas       []string    `db:"datas"`
+	Events      []string    `db:"events"`
 }
 
+// Packed by the store: one row for each run of the transaction.
 func (q *Queries) InsertRunEvents(ctx context.Context, arg InsertRunEventsParams) error {
 	_, err := q.db.Exec(ctx, InsertRunEvents,
 		arg.TenantIds,
 		arg.RunIds,
-		arg.SubjectIds,
 		arg.RecordedAts,
-		arg.Versions,
-		arg.Schemas,
-		arg.Types,
-		arg.Actors,
-		arg.Traces,
-		arg.Datas,
+		arg.Events,
 	)
 	return err
 }

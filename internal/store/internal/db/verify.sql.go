@@ -605,7 +605,7 @@ const VerifyEvents = `-- name: VerifyEvents :many
 SELECT e.tenant_id, e.run_id, e.subject_id, e.position, e.version, e.recorded_at, e.schema, e.type, e.actor, e.trace, e.data
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
 JOIN   servo.run_events e ON e.tenant_id = n.tenant_id AND e.run_id = n.id
-ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position
+ORDER  BY e.tenant_id, e.run_id, e.subject_id <> e.run_id, e.subject_id, e.version, e.position, e.ordinal
 `
 
 type VerifyEventsParams struct {
@@ -960,7 +960,7 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 
 const VerifyPositions = `-- name: VerifyPositions :many
 SELECT p.position::bigint AS position, count(*)::int AS events
-FROM   (SELECT x.position FROM servo.run_events x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
+FROM   (SELECT x.position FROM servo.run_event_rows x UNION ALL SELECT y.position FROM servo.entity_events y) AS p
 GROUP  BY p.position
 HAVING count(*) > 1
 `
