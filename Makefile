@@ -36,8 +36,14 @@ build: binary ## compile everything; the binary is ./servo
 binary:
 	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
 
+# With DuckDB where a C++ compiler exists: 30 MB are downloaded once, and linking takes 8 s longer.
+.PHONY: dev-binary
+dev-binary:
+	@if command -v c++ >/dev/null; then CGO_ENABLED=1 go build -trimpath -tags duckdb -o servo ./cmd/servo && exit; echo "building without DuckDB: custom_sql checks will wait for another worker"; fi; \
+	CGO_ENABLED=0 go build -trimpath -o servo ./cmd/servo
+
 .PHONY: dev
-dev: binary ## run PostgreSQL, a server and a demo on this machine (args="--no-demo" without the demo)
+dev: dev-binary ## run PostgreSQL, a server and a demo on this machine (args="--no-demo" without the demo)
 	@scripts/setup.sh postgresql
 	./servo dev $(args)
 

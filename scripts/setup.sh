@@ -35,7 +35,7 @@ server_dir() {
 
 has_compiler() {
   local cc=${CC:-gcc}
-  command -v "$cc" >/dev/null && echo '#include <stdlib.h>' | "$cc" -E - >/dev/null 2>&1
+  command -v c++ >/dev/null && command -v "$cc" >/dev/null && echo '#include <stdlib.h>' | "$cc" -E - >/dev/null 2>&1
 }
 
 # as_root runs a command as root, without a password prompt.
@@ -147,7 +147,7 @@ fi
 if can_install; then
   as_root apt-get update -q </dev/null
   if $need_compiler; then
-    apt_install gcc libc6-dev
+    apt_install gcc g++ libc6-dev
   fi
   if [[ ${#missing_programs[@]} -gt 0 ]]; then
     apt_install "${missing_programs[@]}"
@@ -161,7 +161,7 @@ if can_install; then
 fi
 
 if $need_compiler && ! has_compiler; then
-  advise "no C compiler, which the race detector needs" "gcc libc6-dev" "gcc" "gcc"
+  advise "no C and C++ compiler, which the race detector and DuckDB need" "gcc g++ libc6-dev" "gcc gcc-c++" "gcc"
 fi
 for program in "${missing_programs[@]}"; do
   if [[ $program == python3-venv ]]; then

@@ -24,4 +24,6 @@ done < <(go list ./... | awk -v slow="/internal/($slowest)" '{print ($0 ~ slow ?
 code=0
 CGO_ENABLED=1 go test -race "${flags[@]}" "${with[@]}" || code=$?
 go test "${flags[@]}" "${without[@]}" || code=$?
+# Queries need cgo and a C++ compiler, which the race detector's C compiler comes with.
+CGO_ENABLED=1 go test -tags duckdb "${flags[@]}" -run SQL ./internal/data/checks || code=$?
 exit $code

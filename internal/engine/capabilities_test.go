@@ -105,6 +105,28 @@ pipelines:
 		verifytest.Clean(t, b.db)
 	})
 
+	t.Run("tasks with a custom_sql check wait for a worker with DuckDB", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.deploy(t, `
+version: 1
+assets:
+  - {key: k/rows, exec: {command: [run]}, output: {format: csv}, checks: [{type: custom_sql, name: q, sql: SELECT 1}]}
+pipelines:
+  - {name: rows, overlap: allow}
+`)
+		run := b.trigger(t, "rows")
+		b.admit(t)
+		require.Empty(t, b.able(t, "small", 10, "exec", "output:exec"), "a worker without DuckDB does not get the task")
+		why := b.whyTask(t, run, "k/rows")
+		require.Contains(t, why.Blockers[0].Message, "the capability exec and a blob store for outputs and DuckDB for custom_sql checks")
+		require.Contains(t, why.Blockers[0].Remedy, "-tags duckdb")
+		b.able(t, "large", 1, "exec", "output:exec", "sql:output:exec")
+		b.admit(t)
+		require.Equal(t, []string{"k/rows"}, assetsOf(b.able(t, "large", 10, "exec", "output:exec", "sql:output:exec")))
+		verifytest.Clean(t, b.db)
+	})
+
 	t.Run("claims of one batch that can run different tasks share a pool", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -104,6 +104,10 @@ func lackingTasks(pools []*poolRound, tasks []store.HandoffTask) map[id.Task]boo
 
 // describeNeed names the capability that a worker must have, and how to start such a worker.
 func describeNeed(needs, pool string) (what, remedy string) {
+	if output, isSQL := run.WithoutSQL(needs); isSQL {
+		what, remedy = describeNeed(output, pool)
+		return what + " and DuckDB for custom_sql checks", remedy + "; its program must be built with -tags duckdb and CGO_ENABLED=1"
+	}
 	if run.NeedsOutput(needs) {
 		what, remedy = describeNeed(strings.TrimPrefix(needs, run.OutputCapability("")), pool)
 		return what + " and a blob store for outputs", remedy + "; set its blob store with --blob-url or SERVO_BLOB_URL"

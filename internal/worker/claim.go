@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
+	"go.arco.dev/servo/internal/data/checks"
 	"go.arco.dev/servo/internal/domain/run"
 )
 
@@ -63,6 +64,9 @@ func (w *Worker) capabilities() []string {
 		for _, capability := range slices.Clone(declared) {
 			if capability != KindHTTP { // a call writes no files
 				declared = append(declared, run.OutputCapability(capability))
+				if checks.HasSQL {
+					declared = append(declared, run.SQLCapability(capability))
+				}
 			}
 		}
 	}

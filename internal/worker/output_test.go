@@ -161,6 +161,35 @@ func TestOutput(t *testing.T) {
 		require.False(t, called)
 	})
 
+	t.Run("values must exist in an upstream, and its sensitive columns stay hidden", func(t *testing.T) {
+		t.Parallel()
+		store, blobs := withBlobs(t)
+		b := start(t, nil, blobs)
+		id := b.add(1, "bronze/orders", shell(`printf 'id,email\n1,a@x\n2,hidden\n' > "$SERVO_OUTPUT_DIR/a.csv"`), declares(orders))[0]
+		b.ended(t, id)
+		first := b.lease(id)
+		require.Equal(t, "Complete", first.state, first.failure)
+		downstream := func(l *servov1.Lease) {
+			l.Upstream = []*servov1.UpstreamResult{{Run: first.lease.GetRun(), Task: first.lease.GetTask(), Asset: "bronze/orders", Result: first.result}}
+		}
+		check := `{"output": {"format": "csv"}, "checks": [{"name": "orders", "type": "referential", "column": "order", "references": {"asset": "bronze/orders", "column": "id"}, "severity": "CRITICAL"}]}`
+		id = b.add(1, "gold/lines", shell(`printf 'order\n1\n2\n2\n' > "$SERVO_OUTPUT_DIR/a.csv"`), declares(check), downstream)[0]
+		b.ended(t, id)
+		require.Equal(t, "Complete", b.lease(id).state, b.lease(id).failure)
+		id = b.add(1, "gold/lines", shell(`printf 'order\n1\n3\n' > "$SERVO_OUTPUT_DIR/a.csv"`), declares(check), downstream)[0]
+		b.ended(t, id)
+		require.Contains(t, b.lease(id).failure.GetMessage(), `check "orders" failed: 1 distinct values do not exist there; expected values of id in bronze/orders`)
+		require.Contains(t, b.lease(id).failure.GetDetails().String(), "3")
+
+		id = b.add(1, "gold/lines", shell(`true`), declares(`{"checks": [{"name": "mails", "type": "regex", "phase": "PRE", "column": "email", "pattern": "@", "severity": "CRITICAL"}]}`), downstream)[0]
+		b.ended(t, id)
+		got := b.lease(id)
+		require.Contains(t, got.failure.GetMessage(), `check "mails" failed: 1 of 2 rows`)
+		require.NotContains(t, got.failure.String(), "hidden", "the upstream declares the column as sensitive")
+		require.NotEmpty(t, objects(t, store))
+		require.NoError(t, b.stopped())
+	})
+
 	t.Run("a check of the code's own", func(t *testing.T) {
 		t.Parallel()
 		_, blobs := withBlobs(t)

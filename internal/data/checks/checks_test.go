@@ -112,8 +112,8 @@ func TestErrors(t *testing.T) {
 	}{
 		"a missing column":              {quality.Check{Type: quality.NotNull, Columns: []string{"nosuch"}}, `column "nosuch" does not exist; the output has`},
 		"a number that is none":         {quality.Check{Type: quality.Range, Column: "name", Min: raw("0")}, `is not a number`},
+		"a hidden number that is none":  {quality.Check{Type: quality.Range, Column: "email", Min: raw("0")}, `a value is not a number`},
 		"a timestamp that is none":      {quality.Check{Type: quality.Freshness, Column: "name", MaxAge: duration.Duration(time.Hour)}, "no timestamps"},
-		"SQL without DuckDB":            {quality.Check{Type: quality.CustomSQL, SQL: "SELECT 1"}, "has no DuckDB"},
 		"a function without code":       {quality.Check{Type: quality.Custom, Name: "f"}, "has no function"},
 		"a reference that has no files": {quality.Check{Type: quality.Referential, Column: "id", References: &quality.Reference{Asset: "a/b", Column: "id"}}, "inputs are not available"},
 	} {

@@ -92,7 +92,7 @@ type referential struct {
 	expected  string
 }
 
-func (p *pass) newReferential(c quality.Check, at int, budget int64) (evaluator, error) {
+func (p *pass) newReferential(c quality.Check, at int, budget int64) (_ evaluator, err error) {
 	if p.References == nil {
 		return nil, errors.New("the inputs are not available to this check")
 	}
@@ -104,6 +104,11 @@ func (p *pass) newReferential(c quality.Check, at int, budget int64) (evaluator,
 		at: at, hash: newHasher(), permitted: newSpool(p.Dir, budget/2), used: newSpool(p.Dir, budget/2),
 		expected: fmt.Sprintf("values of %s in %s", c.References.Column, c.References.Asset),
 	}
+	defer func() {
+		if err != nil {
+			_ = e.Close()
+		}
+	}()
 	reader, err := rows.Open(files.Paths, files.Format, []string{c.References.Column}, files.Schema)
 	if err != nil {
 		return nil, err

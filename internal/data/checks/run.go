@@ -23,6 +23,8 @@ type Files struct {
 	Paths  []string
 	Format quality.Format
 	Schema []quality.Column // declared; gives the types of CSV columns
+	// Sensitive are columns that the version's own asset keeps out of samples.
+	Sensitive []string
 }
 
 // Request is one set of files and the checks to run over it.
@@ -33,8 +35,9 @@ type Request struct {
 	Checks    []quality.Check
 	// PreviousRows is the number of rows of the version before; nil if there is none.
 	PreviousRows *int64
-	// References returns the files of an upstream, for referential checks.
+	// References returns the files of an upstream, for referential and custom_sql checks.
 	References func(asset string) (Files, error)
+	Inputs     []string // the upstreams that custom_sql may name
 	// Custom runs a function of the asset's code. Nil: the worker has none.
 	Custom func(ctx context.Context, function string) error
 	Now    time.Time // for freshness
@@ -203,7 +206,7 @@ func (p *pass) sample(run *running, b *rows.Batch, row int) {
 	}
 	values := map[string]json.RawMessage{}
 	for i, name := range p.columns {
-		if !p.Sensitive.IsSensitive(name) {
+		if !p.isSensitive(name) {
 			values[name] = b.Cols[i][row].JSON(quality.MaxSampleValue)
 		}
 	}
@@ -214,26 +217,39 @@ func (p *pass) sample(run *running, b *rows.Batch, row int) {
 	run.sample = append(run.sample, sampleRow{row: number, fields: fields})
 }
 
-// report ends all checks. After a critical failure, custom functions are not called.
+// isSensitive reports whether values of a column are kept out of samples.
+func (p *pass) isSensitive(column string) bool {
+	return p.Sensitive.IsSensitive(column) || quality.Output{Sensitive: p.Files.Sensitive}.IsSensitive(column)
+}
+
+// afterPass reports whether a check runs after the pass over the rows, because it reads them itself.
+func afterPass(c quality.Check) bool { return c.Type == quality.Custom || c.Type == quality.CustomSQL }
+
+// report ends all checks, first those of the pass. After a critical failure, queries and custom
+// functions are skipped.
 func (p *pass) report(ctx context.Context) (Report, error) {
-	out := Report{Rows: p.rows, Columns: p.reader.Columns()}
+	out := Report{Rows: p.rows, Columns: p.reader.Columns(), Results: make([]quality.Result, len(p.running))}
 	stopped := false
-	for _, run := range p.running {
-		result := quality.Of(run.check)
-		if run.check.Type == quality.Custom {
-			if stopped {
+	for _, after := range []bool{false, true} {
+		for i, run := range p.running {
+			if afterPass(run.check) != after {
+				continue
+			}
+			result := quality.Of(run.check)
+			switch {
+			case !after:
+				p.finish(run, out.Columns, &result)
+			case stopped:
 				result.Skipped = true
-			} else {
+			case run.check.Type == quality.CustomSQL:
+				p.sql(ctx, run, out.Columns, &result)
+			default:
 				p.custom(ctx, run, &result)
 			}
-		} else {
-			p.finish(run, out.Columns, &result)
+			stopped = stopped || result.Failed() && run.check.Severity == quality.Critical
+			result.Duration = run.spent
+			out.Results[i] = result
 		}
-		if result.Failed() && run.check.Severity == quality.Critical {
-			stopped = true
-		}
-		result.Duration = run.spent
-		out.Results = append(out.Results, result)
 	}
 	if err := p.sampleHashes(ctx, out.Results); err != nil {
 		return Report{}, err

@@ -94,6 +94,8 @@ type Door struct {
 // room's list of libraries permits it.
 var Doors = []Door{
 	{Package: "github.com/jackc/pgx", Rooms: []string{"store", "daemon", "internal/devkit/bench", "internal/devkit/servotest", "internal/proof/chaos"}, TestsOf: []string{"internal/loops/dispatcher"}, Why: "only store has SQL; daemon opens the pool, benchmarks and chaos tests look behind the store"},
+	{Package: "database/sql/driver", Rooms: []string{"internal/data/checks"}, Why: "the interface of DuckDB"},
+	{Package: "github.com/duckdb/duckdb-go", Rooms: []string{"internal/data/checks"}, Why: "checks runs queries with it"},
 	{Package: "database/sql", Why: "PostgreSQL is used through pgx, in store"},
 	{Package: "github.com/pressly/goose", Rooms: []string{"store"}, Why: "store has the migrations"},
 	{Package: module + "/internal/devkit/servotest", Rooms: []string{"internal/devkit/servotest"}, Tests: true, Why: "tests only"},

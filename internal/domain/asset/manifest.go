@@ -3,6 +3,7 @@ package asset
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.arco.dev/servo/internal/domain/partition"
@@ -110,7 +111,8 @@ func (a Asset) Kind() Kind {
 // Capability is the capability that a worker needs to execute the asset: exec, http, for Go the
 // handler, such as "go:orders", and for Python the digest of the code or the asset, such as
 // "python:gold/revenue". If the asset has an output or checks, "output:" comes before it: a worker
-// without support for them must not complete it. Package run has the other direction.
+// without support for them must not complete it. With a custom_sql check, "sql:" comes before that: only
+// some builds of the worker have DuckDB. Package run has the other direction.
 func (a Asset) Capability() string {
 	capability := string(a.Kind())
 	switch {
@@ -119,14 +121,20 @@ func (a Asset) Capability() string {
 	case a.Go != nil:
 		capability += ":" + cmp.Or(a.Go.Handler, a.Key)
 	}
-	if a.Declared() != nil {
-		return OutputPrefix + capability
+	if a.Declared() == nil {
+		return capability
 	}
-	return capability
+	if slices.ContainsFunc(a.Checks, func(c quality.Check) bool { return c.Type == quality.CustomSQL }) {
+		return SQLPrefix + OutputPrefix + capability
+	}
+	return OutputPrefix + capability
 }
 
-// OutputPrefix begins the capability that assets with an output or checks need.
-const OutputPrefix = "output:"
+// What begins the capabilities of assets with an output or checks, and of those with custom_sql checks.
+const (
+	OutputPrefix = "output:"
+	SQLPrefix    = "sql:"
+)
 
 // Declared returns the declared output and checks of the asset; nil if it has neither.
 func (a Asset) Declared() *quality.Declared {

@@ -74,6 +74,7 @@ type Marker struct {
 type Metadata struct {
 	Schema      []quality.Column `json:"schema,omitempty"`
 	SchemaHash  string           `json:"schema_hash,omitempty"`
+	Sensitive   []string         `json:"sensitive,omitempty"` // columns that readers keep out of samples too
 	Checks      []quality.Result `json:"checks,omitempty"`
 	Gate        quality.Gate     `json:"gate"`
 	Inputs      []Input          `json:"inputs,omitempty"`

@@ -221,10 +221,7 @@ func (d Declaration) validateCheck(c Check, report Report) {
 	if r := c.References; c.Type == Referential && r != nil && r.Asset != "" && !slices.Contains(d.Upstream, r.Asset) {
 		report("references.asset", fmt.Sprintf("%q is not an upstream of the asset", clip(r.Asset)), "add it to upstream, so that its version is resolved with the other inputs")
 	}
-	switch {
-	case c.Type == CustomSQL:
-		report("type", "custom_sql is not supported by this version", "use another type of check, or a custom check of Go code")
-	case c.MinRatio != 0 && c.Type == RowCount && c.Phase != Pre:
+	if c.MinRatio != 0 && c.Type == RowCount && c.Phase != Pre {
 		report("min_ratio", "is not supported by this version", "set min or max")
 	}
 	if c.Type == Custom && !d.Functions {
