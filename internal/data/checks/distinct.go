@@ -139,7 +139,7 @@ func (e *referential) digest(v rows.Value) (digest, bool) {
 	if v.Kind == rows.Null {
 		return digest{}, false
 	}
-	e.key = v.AppendKey(e.key[:0])
+	e.key = v.AppendText(e.key[:0])
 	return e.hash.sum(e.key), true
 }
 

@@ -141,6 +141,24 @@ func (v Value) AppendKey(dst []byte) []byte {
 	return append(dst, v.Text...)
 }
 
+// AppendText appends the value as text, for comparing columns of different formats: an untyped "7" of
+// CSV equals the integer 7 and the float 7.0 of Parquet.
+func (v Value) AppendText(dst []byte) []byte {
+	switch v.Kind {
+	case Int:
+		return strconv.AppendInt(dst, v.Int, 10)
+	case Float:
+		if whole := math.Trunc(v.Float); whole == v.Float && math.Abs(whole) < 1<<53 {
+			return strconv.AppendInt(dst, int64(whole), 10)
+		}
+		return strconv.AppendFloat(dst, v.Float, 'g', -1, 64)
+	case Text, Bytes, Nested:
+		return append(dst, v.Text...)
+	case Null, Bool, Date, Time:
+	}
+	return append(dst, v.String()...)
+}
+
 func appendNumber(dst []byte, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, n)
 }
