@@ -16,7 +16,7 @@ import (
 
 // newBench is the group of commands that measure Servo on this machine.
 func newBench() *cobra.Command {
-	return group("bench", "Measure Servo on this machine", newBenchAPI(), newBenchEngine(), newBenchFairness(), newBenchPages(), newBenchSchedules(), newBenchTasks(), newBenchWorker())
+	return group("bench", "Measure Servo on this machine", newBenchAPI(), newBenchEngine(), newBenchFairness(), newBenchPages(), newBenchReleases(), newBenchSchedules(), newBenchTasks(), newBenchWorker())
 }
 
 // newMeasurement builds a benchmark. For people it prints each result when it is measured, and the
@@ -209,6 +209,33 @@ after the other.`,
 		fmt.Fprintf(w, "%-60s p50 %7.1f ms  worst %7.1f ms  %7d bytes\n", r.Page, r.P50, r.Worst, r.Bytes)
 	}, func(w io.Writer, figures bench.PagesFigures) {
 		fmt.Fprintf(w, "over %d runs and %d events\n", figures.Runs, figures.Events)
+	})
+}
+
+func newBenchReleases() *cobra.Command {
+	var options bench.ReleasesOptions
+	return newMeasurement(spec{
+		use: "releases", short: "Measure releases that many tenants follow",
+		long: `Measure releases on a private PostgreSQL with fsync on.
+
+Tenants follow one channel: how long does the check of a release against all their configs take,
+how many rows does a wave write, and how large are the stored manifests? Then configs are due: by
+turns those of followers and those of tenants with deployments of their own.`,
+		example: "  servo bench releases\n  servo bench releases --tenants 1000 --due 1000",
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().IntVar(&options.Tenants, "tenants", 50_000, "number of tenants that follow the channel")
+			cmd.Flags().IntVar(&options.Configs, "configs", 2, "number of configs of each of them")
+			cmd.Flags().IntVar(&options.Due, "due", 10_000, "number of due configs in one round")
+			cmd.Flags().IntVar(&options.Firing, "firing", 500, "number of tenants with due configs, in each group")
+			cmd.Flags().IntVar(&options.Rounds, "rounds", 5, "number of rounds of each group")
+			addBenchDatabase(cmd, &options.Database)
+		},
+	}, func(ctx context.Context, progress func(bench.Figure) error) ([]bench.Figure, error) {
+		options.Firing = min(options.Firing, options.Tenants)
+		options.Progress = progress
+		return bench.RunReleases(ctx, options)
+	}, func(w io.Writer, f bench.Figure) {
+		fmt.Fprintf(w, "%-52s %12.1f %s\n", f.Name, f.Value, f.Unit)
 	})
 }
 

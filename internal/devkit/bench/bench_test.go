@@ -19,3 +19,18 @@ func TestRun(t *testing.T) {
 		require.Positive(t, r.PerSecond())
 	}
 }
+
+func TestRunReleases(t *testing.T) {
+	t.Parallel()
+	figures, err := bench.RunReleases(t.Context(), bench.ReleasesOptions{Tenants: 40, Configs: 2, Due: 60, Firing: 10, Rounds: 1})
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range figures {
+		values[f.Name] = f.Value
+	}
+	require.Positive(t, values["check of 80 configs, median"])
+	require.EqualValues(t, 2, values["wave 2"], "a row of the channel and an event")
+	require.EqualValues(t, 2, values["wave 3"])
+	require.Equal(t, values["manifests before the first tenant"], values["manifests with 50 tenants"])
+	require.Positive(t, values["followers, median of rounds"])
+}
