@@ -484,7 +484,9 @@ type Workspace struct {
 	ActiveDeployment string                 `protobuf:"bytes,3,opt,name=active_deployment,json=activeDeployment,proto3" json:"active_deployment,omitempty"`
 	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The channel that it follows: active_deployment is a release of it. Empty for its own deployments.
-	Channel       string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	Channel string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The name of that release; empty for its own deployments.
+	Release       string `protobuf:"bytes,6,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +552,13 @@ func (x *Workspace) GetCreatedAt() *timestamppb.Timestamp {
 func (x *Workspace) GetChannel() string {
 	if x != nil {
 		return x.Channel
+	}
+	return ""
+}
+
+func (x *Workspace) GetRelease() string {
+	if x != nil {
+		return x.Release
 	}
 	return ""
 }
@@ -950,14 +959,15 @@ const file_servo_v1_tenants_proto_rawDesc = "" +
 	"\x06labels\x18\x04 \x03(\v2\x1c.servo.v1.Tenant.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcb\x01\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x11active_deployment\x18\x03 \x01(\tR\x10activeDeployment\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\achannel\x18\x05 \x01(\tR\achannel\"4\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\x12\x18\n" +
+	"\arelease\x18\x06 \x01(\tR\arelease\"4\n" +
 	"\x13CreateTenantRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\"5\n" +
 	"\x10GetTenantRequest\x12!\n" +

@@ -125,7 +125,7 @@ func (b *releaseBench) many(ctx context.Context, name string, n int, each func(c
 	return created, group.Wait()
 }
 
-// quietConfigs gives a tenant configs that do not fire, with parameters of their own.
+// quietConfigs gives a tenant configs that do not fire.
 func (b *releaseBench) quietConfigs(ctx context.Context, tenant id.Tenant) error {
 	save := make([]engine.SaveConfig, b.options.Configs)
 	for i := range save {

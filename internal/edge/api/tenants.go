@@ -110,7 +110,35 @@ func (s tenantService) ListWorkspaces(ctx context.Context, req *servov1.ListWork
 	if err != nil {
 		return nil, err
 	}
-	return &servov1.ListWorkspacesResponse{Workspaces: mapAll(workspaces, workspaceToProto)}, nil
+	out := mapAll(workspaces, workspaceToProto)
+	return &servov1.ListWorkspacesResponse{Workspaces: out}, s.addReleases(ctx, out)
+}
+
+// addReleases adds the names of the releases that workspaces use through their channels.
+func (s *Server) addReleases(ctx context.Context, workspaces []*servov1.Workspace) error {
+	used := map[string]id.Release{}
+	var ids []id.Release
+	for _, w := range workspaces {
+		if w.GetChannel() == "" || w.GetActiveDeployment() == "" {
+			continue
+		}
+		of, err := id.Parse[id.Release]("release", w.GetActiveDeployment())
+		if err != nil {
+			return err
+		}
+		used[w.GetActiveDeployment()] = of
+		ids = append(ids, of)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	names, err := s.store.ReleasesByID(ctx, ids)
+	for _, w := range workspaces {
+		if of, follows := used[w.GetActiveDeployment()]; follows && w.GetChannel() != "" {
+			w.Release = nameOf(names, of)
+		}
+	}
+	return err
 }
 
 // workspace finds a workspace of a tenant by its name.

@@ -41,7 +41,9 @@ func (w *world) furnish() map[string]string {
 		{"key": "days/sales", "go": {"handler": "x"}, "partitions": [{"dimension": "date", "kind": "daily", "start": "2026-01-01"}]},`, 1))
 	backfill, err := servov1.NewBackfillServiceClient(w.conn).CreateBackfill(w.t.Context(), &servov1.CreateBackfillRequest{Tenant: tenant, Asset: "days/sales", Partitions: []string{"date=2026-01"}})
 	require.NoError(w.t, err)
+	w.releases()
 	return map[string]string{
+		"{channel}": "stable", "{release}": "2026.11.2",
 		"{tenant}": tenant, "{run}": lease.GetRun(), "{task}": lease.GetTask(), "{config}": "shop-nightly", "{namespace}": "shop", "{name}": "clean",
 		"failed": failed.GetId(), "{backfill}": backfill.GetId(),
 	}
@@ -127,6 +129,7 @@ func TestEveryPage(t *testing.T) {
 		"/ui/admin?tab=keys", "/ui/admin?tab=signing", "/ui/admin?tab=subscriptions", "/ui/admin?tab=projections", "/ui/admin?tab=audit", "/ui/alerts?tenant={tenant}",
 		"/ui/configs?tenant={tenant}", "/ui/configs/new?tenant={tenant}", "/ui/tenants/{tenant}/configs/{config}?tab=audit", "/ui/tenants/{tenant}/configs/{config}?tab=settings&day=2026-01-05",
 		"/ui/simulator?tenant={tenant}&days=30",
+		"/ui/releases/{release}?channel=stable&with=2026.11.1", "/ui/releases/broken?channel=stable", "/ui/tenants/north",
 	}
 	addresses = append(addresses, patterns(t)...)
 	for _, screen := range []struct {

@@ -13,6 +13,7 @@ type services struct {
 	assets        servov1.AssetServiceClient
 	audit         servov1.AuditServiceClient
 	backfills     servov1.BackfillServiceClient
+	channels      servov1.ReleaseChannelServiceClient
 	configs       servov1.ConfigServiceClient
 	deployments   servov1.DeploymentServiceClient
 	events        servov1.EventServiceClient
@@ -21,6 +22,7 @@ type services struct {
 	locks         servov1.LockServiceClient
 	metrics       servov1.MetricsServiceClient
 	pools         servov1.PoolServiceClient
+	releases      servov1.ReleaseServiceClient
 	runs          servov1.RunServiceClient
 	search        servov1.SearchServiceClient
 	signingKeys   servov1.SigningKeyServiceClient
@@ -40,6 +42,7 @@ func newServices(c grpc.ClientConnInterface) services {
 		assets:        servov1.NewAssetServiceClient(c),
 		audit:         servov1.NewAuditServiceClient(c),
 		backfills:     servov1.NewBackfillServiceClient(c),
+		channels:      servov1.NewReleaseChannelServiceClient(c),
 		configs:       servov1.NewConfigServiceClient(c),
 		deployments:   servov1.NewDeploymentServiceClient(c),
 		events:        servov1.NewEventServiceClient(c),
@@ -48,6 +51,7 @@ func newServices(c grpc.ClientConnInterface) services {
 		locks:         servov1.NewLockServiceClient(c),
 		metrics:       servov1.NewMetricsServiceClient(c),
 		pools:         servov1.NewPoolServiceClient(c),
+		releases:      servov1.NewReleaseServiceClient(c),
 		runs:          servov1.NewRunServiceClient(c),
 		search:        servov1.NewSearchServiceClient(c),
 		signingKeys:   servov1.NewSigningKeyServiceClient(c),

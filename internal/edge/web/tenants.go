@@ -52,7 +52,7 @@ func (s *Web) tenant(v *visit) (view.Page, error) {
 	}
 	m := view.TenantModel{
 		Scope: v.scope, Tenant: found, Tab: v.query("tab"), First: v.token() == "",
-		MayQuotas: v.may(access.QuotasManage), MayWorkspaces: v.may(access.WorkspacesManage),
+		MayQuotas: v.may(access.QuotasManage), MayWorkspaces: v.may(access.WorkspacesManage), MayChannels: v.everywhere(),
 		Tabs: []view.Tab{{Label: "Overview", At: view.TenantPath(name), Current: v.query("tab") == ""}},
 	}
 	// A key of one workspace may not see the tenant as a whole.
@@ -116,6 +116,13 @@ func (s *Web) tenantSums(v *visit, m *view.TenantModel) (err error) {
 	m.By = v.query("by")
 	if m.Metrics, err = s.api.metrics.GetTenantMetrics(v.ctx, &servov1.GetTenantMetricsRequest{Tenant: name, From: from, GroupBy: m.By}); err != nil {
 		return err
+	}
+	if v.may(access.TenantRead) {
+		list, err := s.api.tenants.ListWorkspaces(v.ctx, &servov1.ListWorkspacesRequest{Tenant: name})
+		if err != nil {
+			return err
+		}
+		m.Workspaces = list.GetWorkspaces()
 	}
 	open, err := s.api.alerts.ListAlerts(v.ctx, &servov1.ListAlertsRequest{Tenant: name, Open: true, PageSize: 5})
 	m.Alerts = open.GetAlerts()

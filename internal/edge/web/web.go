@@ -110,6 +110,7 @@ func (s *Web) routes() {
 	s.assetRoutes()
 	s.backfillRoutes()
 	s.capacityRoutes()
+	s.releaseRoutes()
 	s.runRoutes()
 	s.configRoutes()
 	s.simulatorRoutes()

@@ -57,6 +57,7 @@ func sections() [][]section {
 			{Name: "simulator", Label: "Simulator", Path: "/ui/simulator", Icon: "chart"},
 		},
 		{
+			{Name: "releases", Label: "Releases", Path: "/ui/releases", Icon: "box", Permission: "PLATFORM_READ"},
 			{Name: "tenants", Label: "Tenants", Path: "/ui/tenants", Icon: "people"},
 			{Name: "events", Label: "Events", Path: "/ui/events", Icon: "list", Permission: "AUDIT_READ"},
 			{Name: "admin", Label: "Admin", Path: "/ui/admin", Icon: "gear", Permission: "PLATFORM_READ"},

@@ -54,6 +54,16 @@ func looks() map[string]Look {
 		"RESOLVED":             {toneOK, "check", "resolved"},
 		"LATE":                 {toneLate, "clock", "late"},
 		"CLOSED":               {toneOK, "check", "closed"},
+		"ROLLING":              {toneRun, "play", "rolling"},
+		"COMPLETED":            {toneOK, "check", "completed"},
+		"ROLLED_BACK":          {toneBad, "cross", "rolled back"},
+		"REACHED":              {toneOK, "check", "on the new release"},
+		"CURRENT":              {toneRun, "play", "current"},
+		"LATER":                {toneIdle, "ring", "later"},
+		"RETURNED":             {toneOff, "again", "on the old release"},
+		"ADDED":                {toneOK, "check", "added"},
+		"CHANGED":              {toneWait, "half", "changed"},
+		"REMOVED":              {toneBad, "dash", "removed"},
 		"HALF_OPEN":            {toneWait, "half", "half open"},
 	}
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,12 @@ type TenantModel struct {
 	Workspaces []*servov1.Workspace
 	Audit      AuditModel
 
-	MayQuotas, MayWorkspaces bool
+	MayQuotas, MayWorkspaces, MayChannels bool
+}
+
+// follows reports whether a workspace of the tenant follows a channel.
+func (m TenantModel) follows() bool {
+	return slices.ContainsFunc(m.Workspaces, func(w *servov1.Workspace) bool { return w.GetChannel() != "" })
 }
 
 // labelURL is the address of the sums by another label.
