@@ -97,7 +97,7 @@ func ExampleTask_Log() {
 	}
 }
 
-// A task that works through pages keeps its position in the cursor: a later attempt goes on
+// A task that works through pages keeps its position in the cursor: a later attempt continues
 // where this one was. With Yield the next page may be done by another worker.
 func ExampleYield() {
 	const pages = 3
@@ -165,7 +165,7 @@ func ExampleTask_FanOut() {
 }
 
 // The code of an error decides whether the task is tried again; the asset's retry policy
-// says how often and when.
+// states how often and when.
 func ExampleFail() {
 	_ = func(context.Context, *servo.Task, servo.None) (servo.None, error) {
 		answer, err := http.Get("http://127.0.0.1:9/rates")
@@ -203,13 +203,13 @@ func ExampleTask_Partial() {
 	// Output: 98 <nil> true
 }
 
-// The context ends when the task should; its cause says why.
+// The context ends when the task should; its cause is the reason.
 func ExampleTask_cancellation() {
 	_ = func(ctx context.Context, task *servo.Task, _ servo.None) (servo.None, error) {
 		for page := range 1000 {
 			if ctx.Err() != nil {
 				switch cause := context.Cause(ctx); {
-				case errors.Is(cause, servo.ErrInterrupted): // the worker stops: go on elsewhere
+				case errors.Is(cause, servo.ErrInterrupted): // the worker stops: continue on another worker
 					return servo.None{}, servo.Yield(strconv.Itoa(page))
 				default: // cancelled, timed out, or lost: clean up
 					return servo.None{}, cause

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo"
 )
 
-// A push worker is an HTTP server: Servo posts the tasks of its pool to it. It believes only
+// A push worker is an HTTP server: Servo posts the tasks of its pool to it. It accepts only
 // what is signed with the keys in SERVO_PUSH_KEYS.
 func ExampleNewPushHandler() {
 	main := func() {

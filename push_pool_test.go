@@ -23,7 +23,7 @@ import (
 	"go.arco.dev/servo/internal/domain/push"
 )
 
-// pushPool is a dispatcher for tests: it signs envelopes, and hears what workers say at the
+// pushPool is a dispatcher for tests: it signs envelopes, and receives the reports of workers at the
 // URLs that came along.
 type pushPool struct {
 	t      *testing.T
@@ -38,7 +38,7 @@ type pushPool struct {
 	renew    bool
 }
 
-// pushed is what was heard of an attempt.
+// pushed is what was reported of an attempt.
 type pushed struct {
 	callback push.Callback
 	envelope []byte
@@ -195,7 +195,7 @@ func (p *pushPool) act(a *pushed, c push.Callback, body []byte) ([]byte, error) 
 		a.tokens = append(a.tokens, c.Token)
 		response := &servov1.ReportResponse{}
 		for _, item := range request.GetItems() {
-			response.Answers = append(response.Answers, a.hear(item))
+			response.Answers = append(response.Answers, a.receive(item))
 		}
 		return protojson.Marshal(response)
 	case push.ActionHeartbeat:
@@ -229,10 +229,10 @@ func (p *pushPool) act(a *pushed, c push.Callback, body []byte) ([]byte, error) 
 		return protojson.Marshal(page)
 	case push.ActionStatus, push.ActionCursor, push.ActionFanOut:
 	}
-	return nil, errors.New("nobody says this here")
+	return nil, errors.New("unexpected call")
 }
 
-func (a *pushed) hear(item *servov1.ReportItem) *servov1.ReportAnswer {
+func (a *pushed) receive(item *servov1.ReportItem) *servov1.ReportAnswer {
 	switch action := item.GetAction().(type) {
 	case *servov1.ReportItem_Start:
 		a.started++

@@ -62,7 +62,7 @@ func TestReplayedEnvelope(t *testing.T) {
 		answer := httptest.NewRecorder()
 		other.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(raw)))
 		require.Equal(t, http.StatusAccepted, answer.Code, answer.Body.String())
-		require.NoError(t, other.Shutdown(t.Context()), "it has heard that the task is not its own")
+		require.NoError(t, other.Shutdown(t.Context()), "it has received that the task is not its own")
 	}
 	require.EqualValues(t, 1, executed.Load())
 	close(finish)

@@ -117,7 +117,7 @@ func TestPushedRun(t *testing.T) {
 	tasks := b.tasks(t, run)
 	require.Equal(t, `"left+right@half"`, result(t, tasks["e/join"]))
 	require.Equal(t, "PARTIAL_SUCCESS", tasks["e/join"].GetOutcome())
-	require.EqualValues(t, 2, tasks["e/split"].GetAttempt(), "it failed once, and went on where it was")
+	require.EqualValues(t, 2, tasks["e/split"].GetAttempt(), "it failed once, and continued where it was")
 	require.Regexp(t, `INFO making side=left`, b.log(t, run, tasks["e/left"]))
 
 	cancelled := b.trigger(t, "waits", nil)

@@ -125,7 +125,7 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// until is a function that goes on until its context ends, and says why that was.
+// until is a function that runs until its context ends, and returns the cause.
 func until(why chan error) func(context.Context, *servo.Task, servo.None) (int, error) {
 	return func(ctx context.Context, _ *servo.Task, _ servo.None) (int, error) {
 		why <- nil // it runs
@@ -164,9 +164,9 @@ func TestPushedLife(t *testing.T) {
 
 	t.Run("URLs of a heartbeat answer replace the old ones", func(t *testing.T) {
 		t.Parallel()
-		goOn := make(chan struct{})
+		release := make(chan struct{})
 		p, _ := newPushPool(t, func(w *servo.Worker) {
-			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { <-goOn; return 1, nil })
+			servo.Asset(w, "gold/a", func(context.Context, *servo.Task, servo.None) (int, error) { <-release; return 1, nil })
 		})
 		a := p.push("gold/a")
 		p.wait(func() bool { return a.started == 1 })
@@ -174,7 +174,7 @@ func TestPushedLife(t *testing.T) {
 		p.wait(func() bool { return a.callback.Token == 8 })
 		beats := a.beats
 		p.wait(func() bool { return a.beats > beats }) // at the new URL
-		close(goOn)
+		close(release)
 		p.ended(a)
 		require.Equal(t, []int64{7, 8}, a.tokens)
 	})

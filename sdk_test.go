@@ -385,7 +385,7 @@ func TestServerRestart(t *testing.T) {
 		})
 		servo.Asset(w, "s/part", func(_ context.Context, task *servo.Task, _ servo.None) (string, error) {
 			if executed.Add(1) > parts/2 {
-				<-release // these end while the server is away
+				<-release // these end while the server does not answer
 			}
 			return task.Partition, nil
 		})

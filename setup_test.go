@@ -55,7 +55,7 @@ func setup(t *testing.T, manifest string) *bundle {
 // work runs a worker until the test is over, or until the function that it returns is called.
 func (b *bundle) work(t *testing.T, register func(w *servo.Worker), change ...func(*servo.WorkerOptions)) (stop func()) {
 	t.Helper()
-	// A short lease beats often, so that a cancel is heard of soon.
+	// A short lease beats often, so that a cancel is received soon.
 	options := servo.WorkerOptions{Server: b.server.GRPC, ID: "w1", Concurrency: 4, Lease: time.Second, Exec: &servo.ExecOptions{}, HTTP: true}
 	options.AllowLoopback()
 	for _, c := range change {

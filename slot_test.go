@@ -25,7 +25,7 @@ const slotted = `{"version": 1, "assets": [
 	{"key": "s/stdin", "exec": {"command": ["sh", "-c", "cat > $SERVO_RESULT"]}}
 ], "pipelines": [{"name": "slots", "overlap": "allow", "parameters": [{"name": "day", "type": "string"}, {"name": "since", "type": "integer"}]}]}`
 
-// seen is what a function was told about its slot.
+// seen is what a function received about its slot.
 func seen(_ context.Context, task *servo.Task, p struct {
 	Day   string `json:"day"`
 	Since int64  `json:"since"`

@@ -20,7 +20,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
-// traced is a server whose traces can be read, and a worker that says under which span its
+// traced is a server whose traces can be read, and a worker that reports under which span its
 // code was called.
 type traced struct {
 	*bundle

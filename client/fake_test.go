@@ -75,7 +75,7 @@ func (f *fake) GetRun(ctx context.Context, req *servov1.GetRunRequest) (*servov1
 	return &servov1.Run{Id: req.GetRun()}, f.next(ctx, "GetRun")
 }
 
-// ListRuns has as many runs as the fake says, and a token that is the number of the next.
+// ListRuns has as many runs as the fake has, and a token that is the number of the next one.
 func (f *fake) ListRuns(ctx context.Context, req *servov1.ListRunsRequest) (*servov1.ListRunsResponse, error) {
 	if err := f.next(ctx, "ListRuns"); err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func TestTLSFromFiles(t *testing.T) {
 		files client.TLSFiles
 		field string
 	}{
-		"an authority that is not there": {client.TLSFiles{CA: ca.File + "x"}, "tls_ca"},
+		"a missing authority file":       {client.TLSFiles{CA: ca.File + "x"}, "tls_ca"},
 		"an authority that is none":      {client.TLSFiles{CA: one.Key}, "tls_ca"},
 		"a certificate without its key":  {client.TLSFiles{Cert: one.Cert}, "tls_key"},
 		"a key without its certificate":  {client.TLSFiles{Key: one.Key}, "tls_cert"},

@@ -38,7 +38,7 @@ class Canonical(unittest.TestCase):
 
 
 class Signature(unittest.TestCase):
-    def test_what_servo_has_signed_is_believed(self):
+    def test_a_signed_envelope_is_accepted(self):
         self.assertTrue(VECTORS["envelopes"])
         for v in VECTORS["envelopes"]:
             with self.subTest(v["name"]):
@@ -74,7 +74,7 @@ class Signature(unittest.TestCase):
             with self.subTest(name), self.assertRaises(envelopes.Refused):
                 envelopes.verify(raw, keys, now)
 
-    def test_the_secret_that_stands_in_for_an_unknown_key_signs_nothing(self):
+    def test_the_placeholder_secret_of_an_unknown_key_signs_nothing(self):
         forged = json.loads(VECTORS["envelopes"][0]["envelope"])
         forged["auth"]["key_id"] = "sk-unknown"
         forged["auth"]["signature"] = envelopes.sign(forged, bytes(32))
@@ -160,7 +160,7 @@ class Calls(unittest.TestCase):
         self.wait(lambda received: any(p == "/status" and "start" not in b for p, b in received))
         return [b for p, b in self.received if p == "/status"]
 
-    def test_a_task_starts_and_completes_though_servo_is_away_for_a_while(self):
+    def test_a_task_starts_and_completes_though_servo_does_not_answer_for_a_while(self):
         self.refusals = [503, 502, 429]
         self.assertEqual(self.post(self.envelope("text/words")), (202, {"status": "ACCEPTED", "repeat": False, "instance": self.worker.instance}))
         self.assertEqual(self.end(), [{"start": {"instance": self.worker.instance}}, {"complete": {"status": "SUCCESS", "result": {"a": 2, "b": 1}}}])
@@ -177,7 +177,7 @@ class Calls(unittest.TestCase):
         self.post(self.envelope("text/fails"))
         self.assertEqual(self.end()[-1]["fail"]["error"], {"code": "USER_CODE_EXCEPTION", "message": "KeyError: 'no such column'"})
 
-    def test_an_unknown_function_is_said_to_be_so(self):
+    def test_an_unknown_function_is_reported(self):
         self.post(self.envelope("text/nothing"))
         self.assertEqual(self.end()[-1]["fail"]["error"]["code"], "NOT_IMPLEMENTED")
 
@@ -194,11 +194,11 @@ class Calls(unittest.TestCase):
             pass
         self.assertEqual(self.end()[-1]["complete"]["status"], "SUCCESS")
 
-    def test_a_worker_without_a_free_slot_says_so(self):
+    def test_a_worker_without_a_free_slot_reports_it(self):
         self.post(self.envelope("text/waits"))
         self.assertEqual(self.post(self.envelope("text/words"))[0], 429)
 
-    def test_what_is_not_believed_is_not_executed(self):
+    def test_a_refused_envelope_is_not_executed(self):
         for raw in (b"", b"{}", self.envelope("text/words").replace(b"text/words", b"text/fails", 1), b"x" * (envelopes.MAX_ENVELOPE + 1)):
             try:
                 self.assertEqual(self.post(raw), (403, {"code": "FORBIDDEN", "message": "the signature is not valid"}))

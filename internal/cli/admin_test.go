@@ -121,12 +121,12 @@ func TestAdminMistakes(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"admin", "projections", "verify", "--sample", "-1"}, 2, "error: --sample: is negative "},
-		{[]string{"admin", "projections", "verify", "--tenant", "nobody"}, 4, "error: tenant: no tenant nobody "},
+		{[]string{"admin", "projections", "verify", "--tenant", "missing"}, 4, "error: tenant: no tenant missing "},
 		{[]string{"admin", "projections", "verify", "x"}, 2, `error: takes no arguments, but got "x" `},
 		{[]string{"admin", "repair"}, 2, "error: takes 1 argument, not 0 "},
 		{[]string{"admin", "repair", "x", "--tenant", "acme"}, 2, "error: RUN: is not a UUID "},
 		{[]string{"admin", "repair", run}, 2, "error: --tenant: is missing "},
-		{[]string{"admin", "repair", run, "--tenant", "nobody"}, 4, "error: tenant: no tenant nobody "},
+		{[]string{"admin", "repair", run, "--tenant", "missing"}, 4, "error: tenant: no tenant missing "},
 		{[]string{"migrate", "up", "x"}, 2, `error: takes no arguments, but got "x" `},
 		{[]string{"migrate", "status", "--output", "tabel"}, 2, "error: "},
 	} {
@@ -137,7 +137,7 @@ func TestAdminMistakes(t *testing.T) {
 	}
 
 	for address, want := range map[string]string{
-		"postgres://nobody@127.0.0.1:1/x": "[UNAVAILABLE]", ":::": "[INVALID_ARGUMENT]",
+		"postgres://missing@127.0.0.1:1/x": "[UNAVAILABLE]", ":::": "[INVALID_ARGUMENT]",
 	} {
 		_, _, stderr := servo(t, address, "migrate", "status")
 		require.Contains(t, stderr, want)

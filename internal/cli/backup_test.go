@@ -18,7 +18,7 @@ func TestBackupCheck(t *testing.T) {
 		lacks   func(b *daemon.BackupRole)
 		check   string
 		verdict verdict
-		says    string
+		remedy  string
 	}{
 		"row-level security": {func(b *daemon.BackupRole) { b.AllRows = false }, "rows", failed, "BYPASSRLS"},
 		"tables":             {func(b *daemon.BackupRole) { b.Unreadable = []string{"runs", "tasks"} }, "tables", failed, "GRANT pg_read_all_data TO backup"},
@@ -33,7 +33,7 @@ func TestBackupCheck(t *testing.T) {
 			for _, f := range checkBackupRole(b) {
 				if f.Check == c.check {
 					require.Equal(t, c.verdict, f.Verdict)
-					require.Contains(t, f.Remedy, c.says)
+					require.Contains(t, f.Remedy, c.remedy)
 				} else {
 					require.Equal(t, passed, f.Verdict, f.Check)
 				}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestProductionDatabase makes one thing wrong with a database at a time: the check that is named
-// after it fails, and says what is wrong.
+// after it fails, and names the problem.
 func TestProductionDatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -25,7 +25,7 @@ func TestProductionFindings(t *testing.T) {
 		found finding
 		want  verdict
 	}{
-		{"policies that bind everybody", checkRowSecurity(good), passed},
+		{"policies that bind every role", checkRowSecurity(good), passed},
 		{"a table without forced policies", checkRowSecurity(with(func(g *daemon.Guard) { g.Open = []string{"runs"} })), failed},
 		{"a role of transactions that may log in", checkRowSecurity(with(func(g *daemon.Guard) { g.Roles = []string{"servo_tenant"} })), failed},
 		{"a login of its own", checkLoginRole(good), passed},

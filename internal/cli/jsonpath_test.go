@@ -82,14 +82,14 @@ func TestPartsOfIDs(t *testing.T) {
 	require.ErrorContains(t, err, "2 runs begin or end with ad8a59")
 	_, err = find("123456")
 	require.ErrorContains(t, err, "no run begins or ends with 123456")
-	require.Equal(t, []string{"aad8a59", "bad8a59"}, uniqueTails([]string{a, b}), "as long as is needed to tell them apart")
+	require.Equal(t, []string{"aad8a59", "bad8a59"}, uniqueTails([]string{a, b}), "as long as is needed to distinguish them")
 
 	from, to, ok := timesOf("01a1de05-10")
 	require.True(t, ok)
 	require.Equal(t, int64(0x01a1de051000), from.AsTime().UnixMilli())
 	require.Equal(t, int64(0x01a1de051100), to.AsTime().UnixMilli())
 	_, _, ok = timesOf("01a1de")
-	require.False(t, ok, "too little to tell a time")
+	require.False(t, ok, "too few digits for a time")
 	_, _, ok = timesOf("ffffffffff")
 	require.False(t, ok, "no time that a timestamp can have")
 }

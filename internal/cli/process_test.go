@@ -29,13 +29,13 @@ const certain = time.Minute
 // stopped, as processes. Besides the commands of TestScripts they have:
 //
 //	database          a migrated database, in $SERVO_DATABASE_URL; "database empty" a bare one
-//	free NAME...      addresses that nobody listens on, in $NAME, and their ports, in $NAME_PORT
+//	free NAME...      addresses without a listener, in $NAME, and their ports, in $NAME_PORT
 //	keep NAME         a directory that PostgreSQL's user can reach, in $NAME
 //	answers URL [RE]  wait until URL answers 200, with a body that matches
 //	until RE CMD...   repeat a command until it succeeds and its output matches
 //	within TIME RE CMD...  the same, within a time that is promised
 //	signal STOP|CONT N  a signal to the background command number N, from 0
-//	silent ADDRESS    wait until nobody listens there
+//	silent ADDRESS    wait until the address has no listener
 //	alone DIR         wait until no process has DIR in its command line
 //	certificates      an authority in $CA, and of it a certificate in $CERT with its key in $KEY
 //	renew             another certificate in the place of the first
@@ -44,10 +44,10 @@ const certain = time.Minute
 //	id NAME           the first id that the last command has printed, in $NAME
 //	secret NAME       the API key that the last command has printed, in $NAME
 //	write FILE TEXT   a file with a text
-//	private FILE      nobody but its owner can read a file
+//	private FILE      only its owner can read a file
 //	envsubst FILE     put the values of variables into a file
 //	issuer            an OpenID Connect issuer, in $ISSUER
-//	token NAME SUB [GROUP...]  a token of it, of somebody in groups, in $NAME
+//	token NAME SUB [GROUP...]  a token of it, of a person in groups, in $NAME
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	var authorities, issuers sync.Map // by their file; by their URL

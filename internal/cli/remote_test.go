@@ -30,7 +30,7 @@ import (
 //	worker              begin to work on what is queued, by the names of the assets:
 //	                    fail fails, flaky fails at first, stuck waits to be cancelled
 //	waitfor TEXT CMD... run a command until it prints a text
-//	connected           wait until the last background command has a connection, and so hears signals
+//	connected           wait until the last background command has a connection, and so receives signals
 //	run NAME            put the id of the newest run, as the last command printed it, in $NAME
 //	head NAME ID N      put the first letters of an id in $NAME
 //	tail NAME ID N      put the last letters of an id in $NAME
@@ -108,7 +108,7 @@ func hasSocket(process int) bool {
 	})
 }
 
-// work claims tasks and ends them as their names say, until the context is over.
+// work claims tasks and ends them as their names define, until the context is over.
 func work(ctx context.Context, c *client.Client) {
 	for ctx.Err() == nil {
 		answer, err := c.Workers().Claim(ctx, &servov1.ClaimRequest{

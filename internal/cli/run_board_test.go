@@ -17,7 +17,7 @@ import (
 	"go.arco.dev/servo/internal/domain/asset"
 )
 
-// story tells a board what happens, a second after the other.
+// story sends events to a board, one per second.
 type story struct {
 	board    *board
 	now      time.Time
@@ -39,7 +39,7 @@ func (s *story) event(t testing.TB, task, kind, data string) *servov1.Event {
 	return e
 }
 
-func (s *story) tell(t testing.TB, task, kind, data string) string {
+func (s *story) send(t testing.TB, task, kind, data string) string {
 	t.Helper()
 	return s.board.apply(s.event(t, task, kind, data))
 }
@@ -49,9 +49,9 @@ const twoTasks = `{"pipeline": "daily", "started": true, "tasks": [{"id": "1", "
 func TestBoardShowsBreaches(t *testing.T) {
 	t.Parallel()
 	s := newStory()
-	s.tell(t, "", "run.created", twoTasks)
-	require.Equal(t, "run is late: it had not begun within 30m00s", s.tell(t, "", "run.breached", `{"sla": "start_delay", "limit": 1800}`))
-	require.Equal(t, "run took longer than 1m00s", s.tell(t, "", "run.breached", `{"sla": "execution", "limit": 60}`))
+	s.send(t, "", "run.created", twoTasks)
+	require.Equal(t, "run is late: it had not begun within 30m00s", s.send(t, "", "run.breached", `{"sla": "start_delay", "limit": 1800}`))
+	require.Equal(t, "run took longer than 1m00s", s.send(t, "", "run.breached", `{"sla": "execution", "limit": 60}`))
 }
 
 func TestBoardShowsEvents(t *testing.T) {
@@ -82,7 +82,7 @@ func TestBoardShowsEvents(t *testing.T) {
 		{"", "run.archived", "", "run archived"},
 		{"", "run.ended", `{"state": "FAILED"}`, "run FAILED in 22.0s"},
 	} {
-		require.Equal(t, step.want, s.tell(t, step.task, step.kind, step.data))
+		require.Equal(t, step.want, s.send(t, step.task, step.kind, step.data))
 	}
 	require.Equal(t, "4 tasks: 1 succeeded, 1 failed, 1 skipped, 1 cancelled", s.board.summary(0))
 }
@@ -90,7 +90,7 @@ func TestBoardShowsEvents(t *testing.T) {
 func TestBoardByVersions(t *testing.T) {
 	t.Parallel()
 	s := newStory()
-	s.tell(t, "", "run.created", twoTasks)
+	s.send(t, "", "run.created", twoTasks)
 	claimed := s.event(t, "1", "task.claimed", `{"attempt": 1, "worker": "w", "started": true}`)
 	ended := s.event(t, "1", "task.succeeded", `{"outcome": "SUCCESS"}`)
 	s.board.apply(ended)
@@ -106,8 +106,8 @@ func TestPicture(t *testing.T) {
 		t.Parallel()
 		s := newStory()
 		require.Empty(t, s.board.picture(plain, s.now, 80, 24, ""))
-		s.tell(t, "", "run.created", twoTasks)
-		s.tell(t, "1", "task.claimed", `{"attempt": 2, "worker": "host-1", "started": true}`)
+		s.send(t, "", "run.created", twoTasks)
+		s.send(t, "1", "task.claimed", `{"attempt": 2, "worker": "host-1", "started": true}`)
 		s.board.byID["1"].progress = &servov1.Progress{
 			Fraction: 0.5, Phase: "LOAD", Stage: "page 3", RecordsExtracted: 12_000, RecordsLoaded: 950, Bytes: 4_200_000,
 			Eta: timestamppb.New(s.now.Add(62500 * time.Millisecond)), EtaEstimated: true,
@@ -120,8 +120,8 @@ func TestPicture(t *testing.T) {
 			"  lost the server",
 		}, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 160, 24, "lost the server"))
 		s.board.byID["1"].progress = nil
-		require.Contains(t, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 120, 24, ""), "  a/one      ● RUNNING     2.5s  attempt 2  on host-1", "it need not say anything")
-		s.tell(t, "1", "task.failed", `{"error": {"code": "OUT_OF_MEMORY", "message": "killed"}}`)
+		require.Contains(t, s.board.picture(plain, s.now.Add(2500*time.Millisecond), 120, 24, ""), "  a/one      ● RUNNING     2.5s  attempt 2  on host-1", "it need not report progress")
+		s.send(t, "1", "task.failed", `{"error": {"code": "OUT_OF_MEMORY", "message": "killed"}}`)
 		require.Contains(t, s.board.picture(plain, s.now, 120, 24, ""), "  a/one      ✗ FAILED      OUT_OF_MEMORY: killed")
 	})
 

@@ -43,10 +43,10 @@ func TestReadSettings(t *testing.T) {
 		file          string
 		want          settings
 	}{
-		"nothing said leaves the defaults": {
+		"no settings leave the defaults": {
 			want: settings{Servers: []string{defaultServer}, Form: outputTable},
 		},
-		"the file is heard": {
+		"the file is read": {
 			file: whole,
 			want: settings{Servers: []string{"a:1", "b:2"}, Tenant: "acme", Workspace: "prod", Form: outputYAML},
 		},
@@ -63,7 +63,7 @@ func TestReadSettings(t *testing.T) {
 			args: []string{"--server", "e:5", "--server", "f:6", "-t", "initech", "-w", "test", "-o", "table"},
 			want: settings{Servers: []string{"e:5", "f:6"}, Tenant: "initech", Workspace: "test", Form: outputTable},
 		},
-		"an empty variable says nothing, others are not ours": {
+		"an empty variable has no effect, others are not ours": {
 			file: "tenant: acme\n", environ: []string{"SERVO_TENANT=", "SERVO_DATABASE_URL=postgres://x", "TENANT=y"},
 			want: settings{Servers: []string{defaultServer}, Tenant: "acme", Form: outputTable},
 		},

@@ -19,7 +19,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
-// watched is an output that tells when a text has come by.
+// watched is an output that signals when a text has been written.
 type watched struct {
 	mu    sync.Mutex
 	text  bytes.Buffer

@@ -123,8 +123,8 @@ func TestHealth(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := servertest.StartWith(t, daemon.Config{DatabaseURL: servotest.DB(t).URL, Version: "v1.2.3"})
-	_, _, _ = get(t, s.URL+"/v1/tenants/nobody")
-	_, _, _ = get(t, s.URL+"/v1/tenants/nobody-else")
+	_, _, _ = get(t, s.URL+"/v1/tenants/missing")
+	_, _, _ = get(t, s.URL+"/v1/tenants/missing-too")
 	_, _, _ = get(t, s.URL+"/no/such/path")
 	code, _, body := get(t, s.URL+"/metrics")
 	require.Equal(t, http.StatusOK, code)
@@ -194,12 +194,12 @@ func TestStart(t *testing.T) {
 		t.Parallel()
 		proxy := servotest.Proxy(t, servotest.DB(t).URL)
 		proxy.Refuse(true)
-		said := make(chan struct{}, 1)
+		logged := make(chan struct{}, 1)
 		go func() {
-			<-said // the first try has failed
+			<-logged // the first try has failed
 			proxy.Refuse(false)
 		}()
-		servertest.StartWith(t, daemon.Config{DatabaseURL: proxy.URL, WaitForDatabase: eventually, Logger: hears("waiting for the database", said)})
+		servertest.StartWith(t, daemon.Config{DatabaseURL: proxy.URL, WaitForDatabase: eventually, Logger: signalOn("waiting for the database", logged)})
 	})
 
 	t.Run("but not for one whose URL can never work", func(t *testing.T) {

@@ -28,7 +28,7 @@ func (rawBytes) Marshal(v any) ([]byte, error) {
 func (rawBytes) Unmarshal([]byte, any) error { return nil }
 
 // TestUnreadableRequests: gRPC requests that cannot be decoded or are too large are refused with
-// the caller's code and a problem that says what to do, in unary calls and in streams.
+// the caller's code and a problem that states what to do, in unary calls and in streams.
 func TestUnreadableRequests(t *testing.T) {
 	t.Parallel()
 	conn := servertest.Start(t).Dial(t)
@@ -50,7 +50,7 @@ func TestUnreadableRequests(t *testing.T) {
 		for _, method := range []string{servov1.TenantService_GetTenant_FullMethodName, servov1.RunService_WatchRun_FullMethodName} {
 			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, method, options...)
 			require.NoError(t, err)
-			_ = stream.SendMsg(c.data) // the answer says what was wrong with it
+			_ = stream.SendMsg(c.data) // the answer names the error
 			_ = stream.CloseSend()
 			var reply []byte
 			err = stream.RecvMsg(&reply)

@@ -5,24 +5,24 @@ import (
 	"log/slog"
 )
 
-// hears gives a logger that signals once a message was logged.
-func hears(message string, heard chan<- struct{}) *slog.Logger {
-	return slog.New(&ear{message: message, heard: heard})
+// signalOn returns a logger that signals once a message was logged.
+func signalOn(message string, logged chan<- struct{}) *slog.Logger {
+	return slog.New(&messageSignal{message: message, logged: logged})
 }
 
-type ear struct {
+type messageSignal struct {
 	message string
-	heard   chan<- struct{}
+	logged  chan<- struct{}
 }
 
-func (e *ear) Enabled(context.Context, slog.Level) bool { return true }
-func (e *ear) WithAttrs([]slog.Attr) slog.Handler       { return e }
-func (e *ear) WithGroup(string) slog.Handler            { return e }
+func (e *messageSignal) Enabled(context.Context, slog.Level) bool { return true }
+func (e *messageSignal) WithAttrs([]slog.Attr) slog.Handler       { return e }
+func (e *messageSignal) WithGroup(string) slog.Handler            { return e }
 
-func (e *ear) Handle(_ context.Context, r slog.Record) error {
+func (e *messageSignal) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == e.message {
 		select {
-		case e.heard <- struct{}{}:
+		case e.logged <- struct{}{}:
 		default:
 		}
 	}

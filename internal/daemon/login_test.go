@@ -19,7 +19,7 @@ func TestLoginRoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, guard.Inherits)
 	require.Zero(t, guard.Sees)
-	require.Empty(t, guard.Roles, "the roles of transactions stand above nothing")
+	require.Empty(t, guard.Roles, "the roles of transactions have no members")
 
 	careless := db.Login(t, "INHERIT", "servo_engine, servo_tenant, pg_read_all_stats")
 	guard, err = daemon.ReadGuard(t.Context(), careless)

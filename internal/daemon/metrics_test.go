@@ -22,7 +22,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// documented are the metrics that docs/metrics.md tells of.
+// documented are the metrics that docs/metrics.md lists.
 func documented(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/metrics.md")

@@ -17,7 +17,7 @@ import (
 )
 
 // described is a client that knows nothing but a server's OpenAPI document: where a value goes
-// and what comes back is what the document says, and is checked against it.
+// and what comes back is what the document defines, and is checked against it.
 type described struct {
 	server   string
 	root     map[string]any
@@ -53,7 +53,7 @@ func (d *described) send(t *testing.T, method, path string, body []byte, want in
 	return answer
 }
 
-// find is an operation by its id: method, path, and what is said of it.
+// find is an operation by its id: method, path, and its description.
 func (d *described) find(t *testing.T, id string) (method, path string, operation map[string]any) {
 	t.Helper()
 	for path, item := range d.root["paths"].(map[string]any) {
@@ -156,7 +156,7 @@ func TestClientOfOpenAPI(t *testing.T) {
 	require.Equal(t, "acme", d.call(t, "GetTenant", map[string]any{"tenant": "acme"})["name"])
 	d.call(t, "ListTenants", map[string]any{"page_size": 1})
 	manifest := map[string]any{
-		"version": 1, "assets": []any{map[string]any{"key": "bronze/orders", "go": map[string]any{}, "pool": "nobody"}},
+		"version": 1, "assets": []any{map[string]any{"key": "bronze/orders", "go": map[string]any{}, "pool": "idle"}},
 		"pipelines": []any{map[string]any{"name": "orders", "overlap": "allow"}},
 	}
 	d.call(t, "Deploy", map[string]any{"tenant": "acme", "manifest": manifest})
@@ -202,7 +202,7 @@ func TestClientOfOpenAPI(t *testing.T) {
 	d.call(t, "GetStatus", nil)
 	d.call(t, "GetActivity", map[string]any{"tenant": "acme", "hours": 2})
 
-	// An error is what the document says of every call.
-	problem := d.send(t, http.MethodGet, "/v1/tenants/nobody", nil, http.StatusNotFound)
+	// An error has the form that the document defines for every call.
+	problem := d.send(t, http.MethodGet, "/v1/tenants/missing", nil, http.StatusNotFound)
 	d.fits(t, "/components/schemas/ProblemDocument", problem, "a problem")
 }

@@ -23,8 +23,8 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// deployMany makes a tenant with so many pipelines of one task each, p0 and so on, a chain,
-// and a task of a pool that nobody serves.
+// deployMany makes a tenant with a number of pipelines of one task each, p0 and so on, a chain,
+// and a task of a pool without workers.
 func deployMany(t *testing.T, conn *grpc.ClientConn, pipelines int) {
 	t.Helper()
 	_, err := servov1.NewTenantServiceClient(conn).CreateTenant(t.Context(), &servov1.CreateTenantRequest{Name: "acme"})
@@ -38,7 +38,7 @@ func deployMany(t *testing.T, conn *grpc.ClientConn, pipelines int) {
 	}
 	assets := []any{
 		code("c/first", nil), code("c/second", map[string]any{"upstream": []any{"c/first"}}), code("c/last", map[string]any{"upstream": []any{"c/second"}}),
-		code("f/broken", nil), code("n/idle", map[string]any{"pool": "nobody"}),
+		code("f/broken", nil), code("n/idle", map[string]any{"pool": "idle"}),
 	}
 	all := []any{
 		map[string]any{"name": "chain", "select": []any{"c/*"}},
@@ -62,7 +62,7 @@ func trigger(t *testing.T, conn *grpc.ClientConn, pipeline string) string {
 	return made.GetRun().GetId()
 }
 
-// watch gives how a run ended, as a stream of its events says.
+// watch returns how a run ended, by the stream of its events.
 func watch(t *testing.T, conn *grpc.ClientConn, run string) servov1.Run_State {
 	t.Helper()
 	stream, err := servov1.NewRunServiceClient(conn).WatchRun(t.Context(), &servov1.WatchRunRequest{Tenant: "acme", Run: run})
@@ -76,7 +76,7 @@ func watch(t *testing.T, conn *grpc.ClientConn, run string) servov1.Run_State {
 	}
 }
 
-// work claims from a server and ends every task well, but for what fail says.
+// work claims from a server and completes every task, except those that fail selects.
 func work(ctx context.Context, conn *grpc.ClientConn, name string, fail func(*servov1.Lease) bool) {
 	workers := servov1.NewWorkerServiceClient(conn)
 	for ctx.Err() == nil {
@@ -99,7 +99,7 @@ func work(ctx context.Context, conn *grpc.ClientConn, name string, fail func(*se
 }
 
 // TestServers: two servers on one database. Claims look without a signal once an hour only, so
-// what wakes them was told by the other server.
+// what wakes them is a notice of the other server.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	never := engine.Config{PollEvery: time.Hour}
@@ -156,7 +156,7 @@ func TestServers(t *testing.T) {
 		admits(t, first, "a")
 		b := servertest.StartWith(t, daemon.Config{
 			DatabaseURL: db.URL, ListenURL: proxy.URL, Name: "b", Engine: never,
-			Logger: hears("not receiving notices of other servers; polling instead", deaf),
+			Logger: signalOn("not receiving notices of other servers; polling instead", deaf),
 		})
 		proxy.CutAll()
 		<-deaf
@@ -170,7 +170,7 @@ func TestServers(t *testing.T) {
 		for i := 0; len(got) == 0 && i < 10; i++ {
 			trigger(t, first, fmt.Sprintf("p%d", i))
 		}
-		require.Equal(t, 1, <-got, "what was missed while nobody listened is looked for")
+		require.Equal(t, 1, <-got, "what was missed without a listener is looked for")
 	})
 }
 

@@ -66,8 +66,8 @@ func TestTargets(t *testing.T) {
 		t.Cleanup(sender.Close)
 		for host, allowed := range addressClasses {
 			if !allowed {
-				said := sender.Post(t.Context(), webhook.Message{URL: "http://" + host + ":9/x"}, time.Now())
-				require.Regexp(t, ` is (a|an|the) .*address|may be called`, said, host)
+				result := sender.Post(t.Context(), webhook.Message{URL: "http://" + host + ":9/x"}, time.Now())
+				require.Regexp(t, ` is (a|an|the) .*address|may be called`, result, host)
 			}
 		}
 	})

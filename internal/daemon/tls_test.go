@@ -41,9 +41,9 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := certs.New(t)
 	pair := ca.Issue(t, "first", time.Hour)
-	told := make(chan struct{}, 1)
+	reloaded := make(chan struct{}, 1)
 	server := servertest.StartWith(t, daemon.Config{
-		DatabaseURL: servotest.DB(t).URL, Logger: hears("serving new TLS files", told),
+		DatabaseURL: servotest.DB(t).URL, Logger: signalOn("serving new TLS files", reloaded),
 		TLS: daemon.TLS{Cert: pair.Cert, Key: pair.Key, Every: 20 * time.Millisecond},
 	})
 	trust := &tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS12}
@@ -63,7 +63,7 @@ func TestTLS(t *testing.T) {
 	// gRPC.
 	require.NoError(t, getStatus(t, server.GRPCAddr(), trust))
 
-	// Who does not believe the authority, or cannot speak anything newer than TLS 1.1, gets nothing.
+	// A client that does not trust the authority, or supports TLS 1.1 at most, is refused.
 	for _, address := range []string{server.HTTPAddr(), server.GRPCAddr()} {
 		_, err = tls.Dial("tcp", address, &tls.Config{MinVersion: tls.VersionTLS12})
 		require.ErrorContains(t, err, "unknown authority")
@@ -74,7 +74,7 @@ func TestTLS(t *testing.T) {
 
 	// What is renewed is served, by itself and without a restart.
 	ca.IssueTo(t, pair, "second", time.Hour)
-	<-told
+	<-reloaded
 	require.Equal(t, "second", ca.Shown(server.HTTPAddr()))
 	require.Equal(t, "second", ca.Shown(server.GRPCAddr()))
 
@@ -98,16 +98,16 @@ func TestTLSIsRefused(t *testing.T) {
 		files daemon.TLS
 		field string
 	}{
-		"a certificate without its key":             {daemon.TLS{Cert: one.Cert}, "--tls-key"},
-		"a key without its certificate":             {daemon.TLS{Key: one.Key}, "--tls-cert"},
-		"an authority of clients without TLS":       {daemon.TLS{ClientCA: ca.File}, "--tls-cert"},
-		"a certificate that is not there":           {daemon.TLS{Cert: one.Cert + "x", Key: one.Key}, "--tls-cert"},
-		"a key that is not there":                   {daemon.TLS{Cert: one.Cert, Key: one.Key + "x"}, "--tls-key"},
-		"a certificate that is none":                {daemon.TLS{Cert: nothing, Key: one.Key}, "--tls-cert"},
-		"a key that is none":                        {daemon.TLS{Cert: one.Cert, Key: nothing}, "--tls-key"},
-		"the key of another certificate":            {daemon.TLS{Cert: one.Cert, Key: other.Key}, "--tls-key"},
-		"an authority of clients that is not there": {daemon.TLS{Cert: one.Cert, Key: one.Key, ClientCA: nothing + "x"}, "--tls-client-ca"},
-		"an authority of clients that is none":      {daemon.TLS{Cert: one.Cert, Key: one.Key, ClientCA: nothing}, "--tls-client-ca"},
+		"a certificate without its key":            {daemon.TLS{Cert: one.Cert}, "--tls-key"},
+		"a key without its certificate":            {daemon.TLS{Key: one.Key}, "--tls-cert"},
+		"an authority of clients without TLS":      {daemon.TLS{ClientCA: ca.File}, "--tls-cert"},
+		"a missing certificate file":               {daemon.TLS{Cert: one.Cert + "x", Key: one.Key}, "--tls-cert"},
+		"a missing key file":                       {daemon.TLS{Cert: one.Cert, Key: one.Key + "x"}, "--tls-key"},
+		"a certificate that is none":               {daemon.TLS{Cert: nothing, Key: one.Key}, "--tls-cert"},
+		"a key that is none":                       {daemon.TLS{Cert: one.Cert, Key: nothing}, "--tls-key"},
+		"the key of another certificate":           {daemon.TLS{Cert: one.Cert, Key: other.Key}, "--tls-key"},
+		"a missing file of the clients' authority": {daemon.TLS{Cert: one.Cert, Key: one.Key, ClientCA: nothing + "x"}, "--tls-client-ca"},
+		"an authority of clients that is none":     {daemon.TLS{Cert: one.Cert, Key: one.Key, ClientCA: nothing}, "--tls-client-ca"},
 	} {
 		t.Run(claim+" is refused by its flag", func(t *testing.T) {
 			t.Parallel()

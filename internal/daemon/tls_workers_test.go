@@ -60,7 +60,7 @@ func TestWorkersShowCertificates(t *testing.T) {
 	require.NoError(t, getStatus(t, server.GRPCAddr(), with()), "others need none")
 
 	// One of another authority, and one that has expired, do not even get a connection.
-	for _, bad := range []certs.Pair{ca.Issue(t, "stranger", time.Hour), workers.Issue(t, "late", -time.Minute)} {
+	for _, bad := range []certs.Pair{ca.Issue(t, "unknown", time.Hour), workers.Issue(t, "late", -time.Minute)} {
 		config := with(bad)
 		pair := config.Certificates[0]
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }

@@ -30,7 +30,7 @@ func TestOpenTransactions(t *testing.T) {
 		}
 		return found
 	}
-	require.Empty(t, find(0), "a session without a transaction holds nobody up")
+	require.Empty(t, find(0), "a session without a transaction blocks no other session")
 	_, err = conn.Exec(ctx, `SET application_name = 'forgotten'`)
 	require.NoError(t, err)
 	_, err = conn.Exec(ctx, `BEGIN`)

@@ -112,7 +112,7 @@ func TestAdmit(t *testing.T) {
 		m.ready(t, "late", 2, 0)
 		require.Equal(t, 4, m.admit(t))
 		require.Equal(t, 2, m.queued(t, "late"))
-		require.Equal(t, []string{"late", "acme"}, m.names(m.claim(t, 2, true)), "it comes before whoever was served lately, and then in turns")
+		require.Equal(t, []string{"late", "acme"}, m.names(m.claim(t, 2, true)), "it comes before tenants served lately, and then in turns")
 	})
 
 	t.Run("a quota is counted over what is queued, dispatched and running, and freed by every way out", func(t *testing.T) {
@@ -291,7 +291,7 @@ func (m *market) drainOne(t *testing.T) {
 }
 
 // TestWeights: three tenants with weights 1:2:4 and tasks of unequal length share ten slots;
-// nobody knows before how long a task takes. The database's clock is moved by hand.
+// the length of a task is not known in advance. The database's clock is moved by hand.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	m := newMarket(t, engine.Config{QueueWithoutWorkers: 10}, "two", "four")

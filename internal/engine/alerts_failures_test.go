@@ -38,7 +38,7 @@ func TestFailureAlerts(t *testing.T) {
 		w.finish(t, engine.Complete{})
 		w.watch(t)
 		require.Empty(t, w.open(t, w.tenant))
-		require.Equal(t, 2, w.db.Count(t, `SELECT count(*) FROM servo.alerts`), "each is told once")
+		require.Equal(t, 2, w.db.Count(t, `SELECT count(*) FROM servo.alerts`), "each is reported once")
 		verifytest.Clean(t, w.db)
 	})
 

@@ -60,7 +60,7 @@ func TestWatch(t *testing.T) {
 		}
 		require.ElementsMatch(t, []string{"PIPELINE_FAILED LOW default/cost", "PIPELINE_FAILING MEDIUM default/cost", "PIPELINE_DISABLED HIGH default/cost"}, w.open(t, w.tenant))
 		w.watch(t)
-		require.Equal(t, 3, w.db.Count(t, `SELECT count(*) FROM servo.alerts`), "told once, however often somebody looks")
+		require.Equal(t, 3, w.db.Count(t, `SELECT count(*) FROM servo.alerts`), "raised once, however often the loop looks")
 
 		_, err := w.ResumeConfig(t.Context(), engine.ChangeConfig{Tenant: w.tenant, Config: w.get(t, "cost").ID, Meta: engineMeta})
 		require.NoError(t, err)
@@ -244,11 +244,11 @@ func (w *clockwork) name(t testing.TB) string {
 	return view.Name
 }
 
-// loud is a clockwork with channels and a config whose failures they hear of.
+// loud is a clockwork with channels and a config whose failures they report.
 func loud(t *testing.T) *clockwork {
 	t.Helper()
 	w := newClockwork(t)
-	for name, owner := range map[string]id.Tenant{"mine": w.tenant, "everybody": {}} {
+	for name, owner := range map[string]id.Tenant{"mine": w.tenant, "installation": {}} {
 		_, secret, err := w.CreateChannel(t.Context(), owner, alert.ChannelSettings{Name: name, URL: "https://example.com/" + name, Severity: alert.High}, engineMeta)
 		require.NoError(t, err)
 		require.Len(t, secret, 32)
@@ -265,7 +265,7 @@ func (w *clockwork) take(t testing.TB) []alert.Message {
 	return taken
 }
 
-func said(messages []alert.Message) []string {
+func describe(messages []alert.Message) []string {
 	out := []string{}
 	for _, m := range messages {
 		out = append(out, fmt.Sprintf("%s %s %s", m.Channel.Name, m.Alert.Kind, m.Change))
@@ -292,17 +292,17 @@ func TestMessages(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, due)
 		begun := w.take(t)
-		require.ElementsMatch(t, []string{"mine PIPELINE_DISABLED raised", "everybody PIPELINE_DISABLED raised"}, said(begun))
+		require.ElementsMatch(t, []string{"mine PIPELINE_DISABLED raised", "installation PIPELINE_DISABLED raised"}, describe(begun))
 		require.Equal(t, w.name(t), begun[0].Tenant)
-		require.Empty(t, w.take(t), "nobody takes what another has")
+		require.Empty(t, w.take(t), "no sender takes what another has")
 
 		_, err = w.ResumeConfig(t.Context(), engine.ChangeConfig{Tenant: w.tenant, Config: w.get(t, "cost").ID, Meta: engineMeta})
 		require.NoError(t, err)
 		w.watch(t)
-		require.Empty(t, w.take(t), "the end waits until the beginning was heard")
+		require.Empty(t, w.take(t), "the end waits until the beginning was delivered")
 		w.settle(t, begun, "")
 		over := w.take(t)
-		require.ElementsMatch(t, []string{"mine PIPELINE_DISABLED resolved", "everybody PIPELINE_DISABLED resolved"}, said(over))
+		require.ElementsMatch(t, []string{"mine PIPELINE_DISABLED resolved", "installation PIPELINE_DISABLED resolved"}, describe(over))
 		w.settle(t, over, "")
 		w.forward(t, 25*time.Hour)
 		require.Empty(t, w.take(t))
@@ -324,7 +324,7 @@ func TestMessages(t *testing.T) {
 		lost := w.take(t)
 		w.forward(t, time.Minute)
 		again := w.take(t)
-		require.ElementsMatch(t, said(lost), said(again))
+		require.ElementsMatch(t, describe(lost), describe(again))
 		w.settle(t, again, "")
 		w.settle(t, lost, "answered 500") // the server that was thought dead
 		require.Equal(t, 2, w.db.Count(t, `SELECT count(*) FROM servo.alert_deliveries WHERE delivered_at IS NOT NULL AND due_at IS NULL AND error = ''`))
@@ -421,7 +421,7 @@ func TestChannels(t *testing.T) {
 	good := alert.ChannelSettings{Name: "hook", URL: "https://example.com/x"}
 	made, _, err := w.CreateChannel(t.Context(), w.tenant, good, engineMeta)
 	require.NoError(t, err)
-	require.Equal(t, alert.Low, made.Severity, "it hears of everything if nothing is said")
+	require.Equal(t, alert.Low, made.Severity, "it receives all alerts by default")
 	_, _, err = w.CreateChannel(t.Context(), w.tenant, good, engineMeta)
 	require.True(t, fault.Is(err, fault.AlreadyExists), err)
 	_, _, err = w.CreateChannel(t.Context(), id.Tenant{}, good, engineMeta)

@@ -247,7 +247,7 @@ func TestBackfills(t *testing.T) {
 		require.NoError(t, err)
 		b.step(t)
 		b.deploy(t, strings.Replace(partitionedManifest, "one/day", "other/day", 1))
-		require.Equal(t, backfill.Succeeded, b.finish(t, pinned, succeed).State, "the active deployment has no one/day any more")
+		require.Equal(t, backfill.Succeeded, b.finish(t, pinned, succeed).State, "the active deployment no longer contains one/day")
 		follows := b.finish(t, store.BackfillKey{Tenant: b.tenant, Backfill: made.ID}, succeed)
 		require.Equal(t, backfill.Succeeded, follows.State)
 		require.Equal(t, 2, b.db.Count(t, `SELECT count(DISTINCT deployment_id) FROM servo.runs r JOIN servo.backfill_chunks c ON c.run_id = r.id WHERE c.backfill_id = $1`, made.ID.UUID))

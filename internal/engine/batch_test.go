@@ -55,10 +55,10 @@ func requireNone(t testing.TB, errs []error) {
 	}
 }
 
-// stranger is another tenant.
-func (b *bundle) stranger(t testing.TB) id.Tenant {
+// otherTenant creates another tenant.
+func (b *bundle) otherTenant(t testing.TB) id.Tenant {
 	t.Helper()
-	tenant, err := b.CreateTenant(t.Context(), "stranger", engineMeta)
+	tenant, err := b.CreateTenant(t.Context(), "other", engineMeta)
 	require.NoError(t, err)
 	return tenant
 }
@@ -234,7 +234,7 @@ func TestOtherTenantsInBatch(t *testing.T) {
 	t.Run("another tenant's report is stale, also beside the right one in one batch", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		other := b.stranger(t)
+		other := b.otherTenant(t)
 		lease := b.many(t, 1, true)[0]
 		foreign := report(lease, engine.Complete{Result: []byte(`"theirs"`)})
 		foreign.Tenant = other
@@ -274,7 +274,7 @@ func TestOtherTenantsInBatch(t *testing.T) {
 	t.Run("another tenant's heartbeat, or one with another token, keeps nothing alive and holds no right one back", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		other := b.stranger(t)
+		other := b.otherTenant(t)
 		lease := b.many(t, 1, true)[0]
 		beat := engine.Heartbeat{Key: lease.TaskKey, Token: lease.Token}
 		foreign, forged := beat, beat
@@ -292,7 +292,7 @@ func TestOtherTenantsInBatch(t *testing.T) {
 	t.Run("another tenant cannot cancel a run, not even beside its owner", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		other := b.stranger(t)
+		other := b.otherTenant(t)
 		key := b.trigger(t, "single")
 		_, errs := b.CancelRuns(t.Context(), []engine.Cancel{
 			{Tenant: other, Run: key.Run, Reason: "theirs"}, {Tenant: key.Tenant, Run: key.Run, Reason: "ours"},
@@ -313,7 +313,7 @@ func TestUnreadableDeployment(t *testing.T) {
 		key := b.trigger(t, "fan")
 		scan := b.one(t)
 		b.trigger(t, "single")
-		b.tenant = b.stranger(t)
+		b.tenant = b.otherTenant(t)
 		b.deploy(t, manifestText+"  - {name: other, overlap: allow, select: [s/one]}\n")
 		b.trigger(t, "single")
 		b.db.Exec(t, fmt.Sprintf(`UPDATE servo.manifests SET chunk = '{"version": 99}', size = 15 WHERE digest = (SELECT digest FROM servo.deployments WHERE tenant_id = '%s')`, owner))
@@ -328,7 +328,7 @@ func TestUnreadableDeployment(t *testing.T) {
 		require.Len(t, b.claim(t, 10, true), 3)
 		err := b.reportError(t, scan, engine.FanOut{Tasks: []engine.FanOutTask{{"f/fetch", "0"}}})
 		require.Equal(t, fault.Internal, fault.CodeOf(err))
-		require.Equal(t, run.RetryWait, b.report(t, scan, networkError).State, "by the policy that holds when nobody says anything")
+		require.Equal(t, run.RetryWait, b.report(t, scan, networkError).State, "by the default policy")
 		b.requireStates(t, key, run.RunRunning, "f/scan=RETRY_WAIT")
 	})
 }
@@ -453,7 +453,7 @@ func TestStuck(t *testing.T) {
 		giveUp()
 		requireGone(t, <-first)
 		release()
-		require.Equal(t, run.Succeeded, b.report(t, leases[2], engine.Complete{}).State, "the lane goes on")
+		require.Equal(t, run.Succeeded, b.report(t, leases[2], engine.Complete{}).State, "the lane continues")
 		require.False(t, b.report(t, leases[1], engine.Complete{}).Repeat, "nothing had come of it")
 		require.True(t, b.report(t, leases[0], engine.Complete{}).Repeat, "it was being applied: a repeat finds that out")
 		verifytest.Clean(t, b.db)

@@ -25,7 +25,7 @@ var networkError = engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR"}}
 func TestCancelEveryState(t *testing.T) {
 	t.Parallel()
 
-	// Each brings the one task of a run into a state.
+	// Each moves the one task of a run to a state.
 	for state, into := range map[run.TaskState]func(t *testing.T, b *bundle){
 		run.Ready:  func(*testing.T, *bundle) {},
 		run.Queued: func(t *testing.T, b *bundle) { t.Helper(); b.admit(t) },
@@ -108,7 +108,7 @@ func TestCancelAndTheClock(t *testing.T) {
 		"a lease that was started expires":       {true, 301 * time.Second},
 		"an attempt is over its deadline":        {true, 61 * time.Second},
 	} {
-		t.Run(name+": the worker said nothing, the run ends all the same", func(t *testing.T) {
+		t.Run(name+": the worker never reports, the run ends nevertheless", func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.db.SetClock(t, noon)

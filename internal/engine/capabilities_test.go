@@ -42,8 +42,8 @@ func (b *bundle) able(t testing.TB, worker string, most int, capabilities ...str
 // present writes which workers were seen, as a server does.
 func (b *bundle) present(t testing.TB) {
 	t.Helper()
-	workers, heard, _ := b.SeenWorkers()
-	_, err := b.db.RenewPresence(t.Context(), store.Presence{Name: "test", Workers: workers, Alive: heard})
+	workers, alive, _ := b.SeenWorkers()
+	_, err := b.db.RenewPresence(t.Context(), store.Presence{Name: "test", Workers: workers, Alive: alive})
 	require.NoError(t, err)
 	_, err = b.MatchWorkers(t.Context(), 100)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMissedSlotsOfOverlap: a config that catches up with all slots and does not let its runs
-// overlap skips most of them, and the ledger says why.
+// overlap skips most of them, and the ledger states why.
 func TestMissedSlotsOfOverlap(t *testing.T) {
 	t.Parallel()
 	for overlap, want := range map[config.Overlap]struct {

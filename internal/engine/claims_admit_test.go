@@ -34,7 +34,7 @@ func (b *bundle) backlog(t *testing.T, of id.Tenant, n int) {
 // neighbour is another tenant with the same pipelines.
 func (b *bundle) neighbour(t *testing.T) id.Tenant {
 	t.Helper()
-	other := b.stranger(t)
+	other := b.otherTenant(t)
 	manifest, err := asset.Parse([]byte(manifestText), "servo.yaml")
 	require.NoError(t, err)
 	_, err = b.Deploy(t.Context(), other, "default", manifest, engineMeta)

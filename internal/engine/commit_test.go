@@ -13,7 +13,7 @@ import (
 )
 
 // TestLostCommit cuts the connection at the COMMIT of one call, before or after PostgreSQL
-// has heard of it. The engine cannot know which: it does the same again. Either way there is
+// has received it. The engine cannot know which: it does the same again. Either way there is
 // one effect, and the answer is the one that a call without trouble gets.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
@@ -31,11 +31,11 @@ func TestLostCommit(t *testing.T) {
 		"a yield returns the task once":                lostYield,
 		"a yield that is one too many ends as poison":  lostPoison,
 		"a fan-out adds its tasks once":                lostFanOut,
-		"a cancel ends what nobody holds":              lostCancel,
+		"a cancel ends a task without a worker":        lostCancel,
 		"a late result is kept":                        lostLateResult,
 		"a yield after a cancel ends the task":         lostCancelledYield,
 		"a heartbeat renews":                           lostHeartbeat,
-		"progress is told":                             lostProgress,
+		"progress is stored":                           lostProgress,
 		"an expiry happens once":                       lostExpiry,
 		"an admission queues once":                     lostAdmission,
 	} {
@@ -268,12 +268,12 @@ func lostProgress(t *testing.T, b *bundle, lose func()) {
 	t.Helper()
 	lease := b.many(t, 1, true)[0]
 	lose()
-	said := engine.Progress{Key: lease.TaskKey, Token: lease.Token}
-	said.Phase = "load"
-	answers, err := b.Progress(t.Context(), []engine.Progress{said})
+	progress := engine.Progress{Key: lease.TaskKey, Token: lease.Token}
+	progress.Phase = "load"
+	answers, err := b.Progress(t.Context(), []engine.Progress{progress})
 	require.NoError(t, err)
 	require.Equal(t, []engine.Pulse{{Alive: true}}, answers)
-	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.attempt_stages WHERE phase = 'load' AND seq = 1`), "one stage, however often it was said")
+	require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.attempt_stages WHERE phase = 'load' AND seq = 1`), "one stage, however often it was sent")
 }
 
 // The loops try again themselves: their next round must do the rest and nothing twice.

@@ -78,7 +78,7 @@ func TestCyclesOfConfigs(t *testing.T) {
 		runs := 0
 		for w.db.Count(t, `SELECT count(*) FROM servo.live_runs`) > 0 {
 			w.finish(t, engine.Complete{})
-			require.Less(t, runs, 200, "it runs for ever")
+			require.Less(t, runs, 200, "it runs without end")
 			runs++
 		}
 		require.Equal(t, 101, w.db.Count(t, `SELECT count(*) FROM servo.runs`))

@@ -137,7 +137,7 @@ func (c *crowd) edit(ctx context.Context, e *engine.Engine, r *rand.Rand, now ti
 	return err
 }
 
-// round lets everybody at it in the seconds around an instant at which all configs are due.
+// round runs editors and schedulers in the seconds around an instant at which all configs are due.
 func (c *crowd) round(t *testing.T, seed uint64, due time.Time) {
 	t.Helper()
 	const window = 4 * time.Second
@@ -177,7 +177,7 @@ func (c *crowd) round(t *testing.T, seed uint64, due time.Time) {
 			return nil
 		})
 	}
-	for n := 1; n <= editors*editsInRound && busy.Err() == nil; n++ { // the clock goes on as people do
+	for n := 1; n <= editors*editsInRound && busy.Err() == nil; n++ { // the clock advances with the edits
 		select {
 		case <-c.edited:
 		case <-busy.Done():
@@ -194,7 +194,7 @@ func (c *crowd) round(t *testing.T, seed uint64, due time.Time) {
 	}
 }
 
-// requireInOrder says that each config stands where its schedule and the ledger say.
+// requireInOrder requires that each config's next slot follows from its schedule and the ledger.
 func (c *crowd) requireInOrder(t *testing.T) {
 	t.Helper()
 	var after id.Config

@@ -343,5 +343,5 @@ func TestFreeCapacityWakesAdmission(t *testing.T) {
 	roomy.admit(t)
 	ready = roomy.Ready()
 	require.Len(t, roomy.claim(t, 1, true), 1)
-	require.False(t, closed(ready), "nobody waits for room")
+	require.False(t, closed(ready), "no task waits for room")
 }

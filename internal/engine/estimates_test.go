@@ -9,7 +9,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// TestEstimatesIgnoreDeaths: how long it took until a worker was taken for dead says nothing about
+// TestEstimatesIgnoreDeaths: the time until a worker was considered dead is no estimate for
 // the task.
 func TestEstimatesIgnoreDeaths(t *testing.T) {
 	t.Parallel()

@@ -342,7 +342,7 @@ func TestEventsAreHandledOnce(t *testing.T) {
 		_, err := sender.SendEvent(t.Context(), w.event("e", "k", ``))
 		require.NoError(t, err)
 		sender.Stop()
-		require.True(t, w.eventsWait(t), "whoever looks sees it")
+		require.True(t, w.eventsWait(t), "every reader sees it")
 		w.handle(t, 1000)
 		require.Equal(t, 1, w.runsOf(t, "c"))
 	})

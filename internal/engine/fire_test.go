@@ -273,7 +273,7 @@ func TestFireDue(t *testing.T) {
 		w.forward(t, 10*time.Minute)
 		w.fire(t)
 		require.Equal(t, "01:00", w.slots(t, "patient")[1][:5][:2]+":00", "the next one is an hour later")
-		require.Contains(t, w.slots(t, "patient")[len(w.slots(t, "patient"))-1], "SKIPPED_DEPENDENCY", "it waited in vain")
+		require.Contains(t, w.slots(t, "patient")[len(w.slots(t, "patient"))-1], "SKIPPED_DEPENDENCY", "it waited without effect")
 	})
 
 	t.Run("jitter puts configs of one slot apart, and the slot stays what it is", func(t *testing.T) {
@@ -367,12 +367,12 @@ func TestResults(t *testing.T) {
 		limits := tenant.NoLimits()
 		limits.MaxConcurrentRuns = 1
 		w := newClockworkOn(t, engine.Config{Quotas: limits})
-		w.save(t, "mended", config.Spec{})
+		w.save(t, "repaired", config.Spec{})
 		w.forward(t, time.Minute)
 		w.fire(t)
 		w.finish(t, failing)
-		failed := *w.get(t, "mended").LastRun
-		require.EqualValues(t, 1, w.get(t, "mended").Failures)
+		failed := *w.get(t, "repaired").LastRun
+		require.EqualValues(t, 1, w.get(t, "repaired").Failures)
 		w.trigger(t, "diamond")
 		retry := engine.RetryRun{Tenant: w.tenant, Run: failed, Mode: engine.RetryFailed, Meta: engineMeta}
 		_, err := w.RetryRun(t.Context(), retry)
@@ -382,8 +382,8 @@ func TestResults(t *testing.T) {
 		require.NoError(t, err)
 		w.finish(t, engine.Complete{})
 		w.finish(t, engine.Complete{})
-		require.Equal(t, again.Run, *w.get(t, "mended").LastRun)
-		require.Zero(t, w.get(t, "mended").Failures)
+		require.Equal(t, again.Run, *w.get(t, "repaired").LastRun)
+		require.Zero(t, w.get(t, "repaired").Failures)
 	})
 
 	t.Run("a result for a deleted config blocks no other", func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/engine"
 )
 
-// TestHandoffReportsEveryLease is about claims whose repeats, or whose patience, meet the short way.
+// TestHandoffReportsEveryLease is about handoffs to claims that are repeated or time out.
 func TestHandoffReportsEveryLease(t *testing.T) {
 	t.Parallel()
 

@@ -138,7 +138,7 @@ func TestHandoff(t *testing.T) {
 		require.Len(t, <-young, 1)
 		require.Empty(t, other)
 		b.trigger(t, "single")
-		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.pool_q`), "nobody wants the third, so it is queued")
+		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.pool_q`), "no claim waits for the third, so it is queued")
 		verifytest.Clean(t, b.db)
 	})
 
@@ -174,7 +174,7 @@ func TestHandoff(t *testing.T) {
 		got := b.waitingClaim(t, request)
 		b.trigger(t, "single")
 		first := <-got
-		again := b.waitingClaim(t, request) // the answer was lost; it stands without having looked
+		again := b.waitingClaim(t, request) // the answer was lost; it waits without having looked
 		b.trigger(t, "single")
 		require.Equal(t, first[0].TaskKey, (<-again)[0].TaskKey)
 		require.Equal(t, 1, b.db.Count(t, `SELECT count(*) FROM servo.leases`))
@@ -248,8 +248,8 @@ func TestHandoffLostCommit(t *testing.T) {
 	}
 }
 
-// TestHandoffTogether lets two servers work off diamonds by the short way and
-// the long one, under a quota: everything is done once, and never more at a time than allowed.
+// TestHandoffTogether lets two servers complete diamonds by handoff and
+// by admission, under a quota: everything is done once, and never more at a time than allowed.
 func TestHandoffTogether(t *testing.T) {
 	t.Parallel()
 	const runs, quota, workers = 40, 3, 4

@@ -13,30 +13,30 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// work does all that there is to do. Each task says which run it is of, or fails if it is
-// named. What the upstreams of each asset have said comes back, as "asset=run".
+// work completes all tasks. Each task returns its run's id as result, or fails if it is
+// named. It returns the results of the upstreams of each asset, as "asset=run".
 func (b *bundle) work(t testing.TB, fail ...string) map[string][]string {
 	t.Helper()
-	heard := map[string][]string{}
+	received := map[string][]string{}
 	b.drain(t, func(l engine.Lease) engine.Action {
-		heard[l.Asset] = nil
+		received[l.Asset] = nil
 		for _, u := range l.Upstream {
-			var says string
-			require.NoError(t, json.Unmarshal(u.Result, &says))
-			require.Equal(t, u.Run.String(), says, "the run that it is said to be of")
-			heard[l.Asset] = append(heard[l.Asset], u.Asset+"="+says)
+			var from string
+			require.NoError(t, json.Unmarshal(u.Result, &from))
+			require.Equal(t, u.Run.String(), from, "the run that the upstream names")
+			received[l.Asset] = append(received[l.Asset], u.Asset+"="+from)
 		}
 		if action, failed := failing(fail...)(l).(engine.Fail); failed {
 			return action
 		}
 		return engine.Complete{Result: json.RawMessage(`"` + l.Run.String() + `"`)}
 	})
-	return heard
+	return received
 }
 
 func TestRetriesInherit(t *testing.T) {
 	t.Parallel()
-	type heard = map[string][]string
+	type received = map[string][]string
 
 	t.Run("a task gets what the retried run has done, and the rest from its own run", func(t *testing.T) {
 		t.Parallel()
@@ -44,7 +44,7 @@ func TestRetriesInherit(t *testing.T) {
 		parent := b.trigger(t, "diamond")
 		b.work(t, "d/b")
 		child := b.retry(t, parent, engine.RetryFailed)
-		require.Equal(t, heard{
+		require.Equal(t, received{
 			"d/b": {"d/a=" + parent.Run.String()},
 			"d/d": {"d/b=" + child.Run.String(), "d/c=" + parent.Run.String()},
 		}, b.work(t))
@@ -66,7 +66,7 @@ pipelines: [{name: chain, overlap: allow}]
 		parent := b.trigger(t, "chain")
 		b.work(t, "c/b")
 		child := b.retry(t, parent, engine.RetryFailed)
-		require.Equal(t, heard{"c/b": {"c/a=" + parent.Run.String()}, "c/c": {"c/b=" + child.Run.String()}}, b.work(t))
+		require.Equal(t, received{"c/b": {"c/a=" + parent.Run.String()}, "c/c": {"c/b=" + child.Run.String()}}, b.work(t))
 		verifytest.Clean(t, b.db)
 	})
 
@@ -82,7 +82,7 @@ pipelines: [{name: chain, overlap: allow}]
 			b.work(t, "d/c", "d/d")
 			last = b.retry(t, last, engine.RetryFailed)
 		}
-		require.Equal(t, heard{
+		require.Equal(t, received{
 			"d/c": {"d/a=" + again.Run.String()},
 			"d/d": {"d/c=" + last.Run.String(), "d/b=" + again.Run.String()},
 		}, b.work(t))
@@ -95,10 +95,10 @@ pipelines: [{name: chain, overlap: allow}]
 		first := b.trigger(t, "diamond")
 		b.work(t, "d/d")
 		second := b.retry(t, first, engine.RetryFailed)
-		require.Equal(t, heard{"d/d": {"d/b=" + first.Run.String(), "d/c=" + first.Run.String()}}, b.work(t, "d/d"))
+		require.Equal(t, received{"d/d": {"d/b=" + first.Run.String(), "d/c=" + first.Run.String()}}, b.work(t, "d/d"))
 		b.deploy(t, strings.Replace(manifestText, "upstream: [d/b, d/c]", "upstream: [d/a, d/c]", 1))
 		b.retry(t, second, engine.RetryFailed)
-		require.Equal(t, heard{"d/d": {"d/a=" + first.Run.String(), "d/c=" + first.Run.String()}}, b.work(t),
+		require.Equal(t, received{"d/d": {"d/a=" + first.Run.String(), "d/c=" + first.Run.String()}}, b.work(t),
 			"d/a was done two runs ago")
 		verifytest.Clean(t, b.db)
 	})
@@ -116,7 +116,7 @@ pipelines: [{name: chain, overlap: allow}]
 		require.NoError(t, err)
 		b.work(t, "d/b")
 		again := b.retry(t, store.RunKey{Tenant: other, Run: triggered.Run}, engine.RetryFailed)
-		require.Equal(t, heard{}, b.work(t))
+		require.Equal(t, received{}, b.work(t))
 		require.Equal(t, "MISSING_INPUT", b.failureOf(t, again, "d/b").Code)
 	})
 
@@ -135,7 +135,7 @@ pipelines: [{name: chain, overlap: allow}]
 			b.retry(t, key, engine.RetryFailed)
 		}
 		b.cancel(t, going)
-		require.Equal(t, heard{"d/b": {"d/a=" + going.Run.String()}}, b.work(t))
+		require.Equal(t, received{"d/b": {"d/a=" + going.Run.String()}}, b.work(t))
 	})
 
 	t.Run("nothing comes from a run that is forgotten", func(t *testing.T) {

@@ -37,7 +37,7 @@ func (b *bundle) failureOf(t testing.TB, key store.RunKey, asset string) *run.Fa
 
 func TestInputsFromOutside(t *testing.T) {
 	t.Parallel()
-	type heard = map[string][]string
+	type received = map[string][]string
 
 	t.Run("an upstream that is not selected is read from the newest run in which it succeeded", func(t *testing.T) {
 		t.Parallel()
@@ -50,7 +50,7 @@ func TestInputsFromOutside(t *testing.T) {
 		b.work(t, "d/a")
 		b.requireStates(t, failed, run.RunFailed)
 		partial := b.selected(t, "d/b")
-		require.Equal(t, heard{"d/b": {"d/a=" + latest.Run.String()}}, b.work(t))
+		require.Equal(t, received{"d/b": {"d/a=" + latest.Run.String()}}, b.work(t))
 		b.requireStates(t, partial, run.RunSucceeded)
 		verifytest.Clean(t, b.db)
 	})
@@ -65,7 +65,7 @@ func TestInputsFromOutside(t *testing.T) {
 		b.work(t)
 		b.report(t, lease, engine.Complete{Result: json.RawMessage(`"` + slow.Run.String() + `"`)})
 		b.selected(t, "d/b")
-		require.Equal(t, heard{"d/b": {"d/a=" + newer.Run.String()}}, b.work(t))
+		require.Equal(t, received{"d/b": {"d/a=" + newer.Run.String()}}, b.work(t))
 	})
 
 	t.Run("all attempts read the same, also after a newer result", func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestInputsFromOutside(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		partial := b.selected(t, "d/b", "d/d", "s/one")
-		require.Equal(t, heard{"s/one": nil}, b.work(t), "the code of d/b is never given to a worker")
+		require.Equal(t, received{"s/one": nil}, b.work(t), "the code of d/b is never given to a worker")
 		b.requireStates(t, partial, run.RunFailed, "d/b=FAILED", "d/d=SKIPPED", "s/one=SUCCEEDED")
 		failure := b.failureOf(t, partial, "d/b")
 		require.Equal(t, "MISSING_INPUT", failure.Code)
@@ -133,11 +133,11 @@ func TestInputsFromOutside(t *testing.T) {
 		first := b.selected(t, "d/a")
 		b.work(t)
 		again := b.retry(t, partial, engine.RetryFailed)
-		require.Equal(t, heard{"d/b": {"d/a=" + first.Run.String()}}, b.work(t, "d/b"))
+		require.Equal(t, received{"d/b": {"d/a=" + first.Run.String()}}, b.work(t, "d/b"))
 		second := b.selected(t, "d/a")
 		b.work(t)
 		b.retry(t, again, engine.RetryFailed)
-		require.Equal(t, heard{"d/b": {"d/a=" + second.Run.String()}}, b.work(t), "it may be why the run is retried")
+		require.Equal(t, received{"d/b": {"d/a=" + second.Run.String()}}, b.work(t), "it may be why the run is retried")
 		verifytest.Clean(t, b.db)
 	})
 

@@ -33,7 +33,7 @@ func signed(t testing.TB, e *engine.Engine) *url.URL {
 	return u
 }
 
-func believed(t testing.TB, e *engine.Engine, u *url.URL) error {
+func verified(t testing.TB, e *engine.Engine, u *url.URL) error {
 	t.Helper()
 	keys, now, err := e.KeyringWith(t.Context(), u.Query().Get("key"))
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestKeys(t *testing.T) {
 		db.SetClock(t, now)
 		first, err := e.CreateKey(t.Context(), 0, engineMeta)
 		require.NoError(t, err)
-		now = now.Add(time.Minute) // of two keys of one moment nobody could say which is newer
+		now = now.Add(time.Minute) // of two keys of one moment neither is newer
 		db.SetClock(t, now)
 		second, err := e.RotateKeys(t.Context(), time.Hour, 24*time.Hour, engineMeta)
 		require.NoError(t, err)
@@ -81,18 +81,18 @@ func TestKeys(t *testing.T) {
 		key, err := e.CreateKey(t.Context(), 0, engineMeta)
 		require.NoError(t, err)
 		u := signed(t, e)
-		require.NoError(t, believed(t, e, u))
-		require.NoError(t, believed(t, other, u))
+		require.NoError(t, verified(t, e, u))
+		require.NoError(t, verified(t, other, u))
 
 		_, err = e.RevokeKey(t.Context(), key.ID, "leaked", engineMeta)
 		require.NoError(t, err)
-		require.ErrorIs(t, believed(t, e, u), push.ErrRefused, "here at once")
-		require.Eventually(t, func() bool { return believed(t, other, u) != nil }, 30*time.Second, 10*time.Millisecond)
+		require.ErrorIs(t, verified(t, e, u), push.ErrRefused, "here at once")
+		require.Eventually(t, func() bool { return verified(t, other, u) != nil }, 30*time.Second, 10*time.Millisecond)
 
 		again, err := e.RevokeKey(t.Context(), key.ID, "leaked", engineMeta)
 		require.NoError(t, err)
 		require.Equal(t, int32(2), again.Version)
-		_, err = e.RevokeKey(t.Context(), "sk-nobody", "", engineMeta)
+		_, err = e.RevokeKey(t.Context(), "sk-missing", "", engineMeta)
 		require.True(t, fault.Is(err, fault.NotFound), err)
 		verifytest.Clean(t, db)
 	})
@@ -112,14 +112,14 @@ func TestKeys(t *testing.T) {
 		for i := range 6 {
 			load.Go(func() {
 				for !stop.Load() {
-					if err := believed(t, servers[(i+1)%3], signed(t, servers[i%3])); err != nil {
+					if err := verified(t, servers[(i+1)%3], signed(t, servers[i%3])); err != nil {
 						refused <- err
 						return
 					}
 				}
 			})
 		}
-		for range 40 { // each key signs at once: nobody else has heard of it yet
+		for range 40 { // each key signs at once: no other server knows it yet
 			_, err := e.RotateKeys(t.Context(), 0, time.Minute, engineMeta)
 			require.NoError(t, err)
 		}

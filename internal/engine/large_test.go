@@ -16,7 +16,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// manifestOf makes a manifest of numbered assets; upstream says what each waits for, -1 for
+// manifestOf makes a manifest of numbered assets; upstream returns what each waits for, -1 for
 // nothing.
 func manifestOf(n int, upstream func(i int) int) string {
 	var text strings.Builder
@@ -63,7 +63,7 @@ func (b *bundle) row(t testing.TB, key store.RunKey) run.Run {
 	return rows[0]
 }
 
-// skipAll does what the reaper does until nothing is left, and says how many rounds it took.
+// skipAll does what the reaper does until nothing is left, and returns how many rounds it took.
 func (b *bundle) skipAll(t testing.TB) int {
 	t.Helper()
 	for rounds := 0; ; rounds++ {
@@ -91,7 +91,7 @@ func TestLargeCone(t *testing.T) {
 		select {
 		case <-wake:
 		default:
-			require.Fail(t, "nobody was told that there is more to do")
+			require.Fail(t, "no signal reported that there is more to do")
 		}
 		require.EqualValues(t, 1000, b.row(t, key).Skipped)
 		require.Equal(t, run.RunRunning, b.row(t, key).State)

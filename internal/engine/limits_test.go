@@ -44,7 +44,7 @@ type bad struct {
 }
 
 // refused runs a table of bad inputs: each is answered with a fault that helps, nothing is
-// stored, and nobody else is harmed.
+// stored, and no other tenant is affected.
 func refused(t *testing.T, b *bundle, table map[string]bad) {
 	t.Helper()
 	before := b.db.Count(t, everything)
@@ -55,7 +55,7 @@ func refused(t *testing.T, b *bundle, table map[string]bad) {
 			f, _ := fault.As(err)
 			require.Equal(t, c.field, f.Violation.Field, f.Error())
 			for _, text := range []string{f.Message, f.Violation.Remedy} {
-				require.Less(t, len(text), 500, "nobody reads that")
+				require.Less(t, len(text), 500, "the message is short")
 				require.NotContains(t, text, "SQLSTATE")
 			}
 			require.Equal(t, before, b.db.Count(t, everything), "something was stored")
@@ -174,7 +174,7 @@ func TestBadReport(t *testing.T) {
 	b.trigger(t, "single")
 	b.admit(t)
 	dispatched := b.claim(t, 1, false)[0]
-	say := func(l engine.Lease, action engine.Action) func(*testing.T, *bundle) error {
+	reporting := func(l engine.Lease, action engine.Action) func(*testing.T, *bundle) error {
 		return func(t *testing.T, b *bundle) error {
 			t.Helper()
 			_, err := b.ReportOne(t.Context(), report(l, action))
@@ -200,42 +200,42 @@ func TestBadReport(t *testing.T) {
 		"another token":  {fault.Stale, "lease", stale(func(r *engine.Report) { r.Token++ })},
 		"another tenant": {fault.Stale, "lease", stale(func(r *engine.Report) { r.Tenant = id.Of[id.Tenant](newClaim().UUID) })},
 		"another run":    {fault.Stale, "lease", stale(func(r *engine.Report) { r.Run = ended.Run })},
-		"an old lease":   {fault.Stale, "lease", say(ended, failure(run.Failure{Code: "X"}))},
+		"an old lease":   {fault.Stale, "lease", reporting(ended, failure(run.Failure{Code: "X"}))},
 
-		"an old lease and no code": {fault.Stale, "lease", say(ended, failure(run.Failure{}))},
-		"an old lease, no action":  {fault.Stale, "lease", say(ended, nil)},
+		"an old lease and no code": {fault.Stale, "lease", reporting(ended, failure(run.Failure{}))},
+		"an old lease, no action":  {fault.Stale, "lease", reporting(ended, nil)},
 
-		"no action":               {fault.InvalidArgument, "action", say(running, nil)},
-		"a pointer to an action":  {fault.InvalidArgument, "action", say(running, &engine.Complete{})},
-		"success before start":    {fault.Conflict, "state", say(dispatched, engine.Complete{})},
-		"cursor before start":     {fault.Conflict, "state", say(dispatched, engine.Advance{Next: "1"})},
-		"fan-out before start":    {fault.Conflict, "state", say(dispatched, engine.FanOut{Tasks: []engine.FanOutTask{{"f/fetch", "0"}}})},
-		"cursor from elsewhere":   {fault.Conflict, "expected", say(running, engine.Advance{Expected: "7", Next: "8"})},
-		"huge cursor":             {fault.LimitExceeded, "next", say(running, engine.Advance{Next: tooLong})},
-		"cursor with zero byte":   {fault.InvalidArgument, "next", say(running, engine.Advance{Next: zeroByte})},
-		"cursor not UTF-8":        {fault.InvalidArgument, "next", say(running, engine.Advance{Next: notUTF8})},
-		"yield to a huge cursor":  {fault.LimitExceeded, "cursor", say(running, engine.Yield{Cursor: &tooLong})},
-		"yield with zero byte":    {fault.InvalidArgument, "cursor", say(running, engine.Yield{Cursor: &strange})},
-		"unknown status":          {fault.InvalidArgument, "status", say(running, engine.Complete{Status: "GREAT"})},
-		"status of a failure":     {fault.InvalidArgument, "status", say(running, engine.Complete{Status: run.Poison})},
-		"result not JSON":         {fault.InvalidArgument, "result", say(running, engine.Complete{Result: []byte(`{`)})},
-		"two results":             {fault.InvalidArgument, "result", say(running, engine.Complete{Result: []byte(`1 2`)})},
-		"result not UTF-8":        {fault.InvalidArgument, "result", say(running, engine.Complete{Result: []byte("\"\xff\"")})},
-		"huge result":             {fault.LimitExceeded, "result", say(running, engine.Complete{Result: []byte(`"` + long(run.MaxResultLength) + `"`)})},
-		"zero character":          {fault.InvalidArgument, "request", say(running, engine.Complete{Result: []byte(`"\u0000"`)})},
-		"lone surrogate":          {fault.InvalidArgument, "request", say(running, engine.Complete{Result: []byte(`"\ud800"`)})},
-		"number out of range":     {fault.InvalidArgument, "request", say(running, engine.Complete{Result: []byte(`1e999999`)})},
-		"deep result":             {fault.InvalidArgument, "result", say(running, engine.Complete{Result: []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))})},
-		"failure without code":    {fault.InvalidArgument, "error.code", say(running, failure(run.Failure{}))},
-		"huge code":               {fault.LimitExceeded, "error.code", say(running, failure(run.Failure{Code: long(101)}))},
-		"code with zero byte":     {fault.InvalidArgument, "error.code", say(running, failure(run.Failure{Code: zeroByte}))},
-		"huge message":            {fault.LimitExceeded, "error.message", say(running, failure(run.Failure{Code: "X", Message: long(64<<10 + 1)}))},
-		"message not UTF-8":       {fault.InvalidArgument, "error.message", say(running, failure(run.Failure{Code: "X", Message: notUTF8}))},
-		"details not JSON":        {fault.InvalidArgument, "error.details", say(running, failure(run.Failure{Code: "X", Details: []byte(`nope`)}))},
-		"huge details":            {fault.LimitExceeded, "error.details", say(running, failure(run.Failure{Code: "X", Details: []byte(`"` + long(64<<10) + `"`)}))},
-		"action with zero byte":   {fault.InvalidArgument, "error.suggested_action", say(running, failure(run.Failure{Code: "X", SuggestedAction: zeroByte}))},
-		"huge suggested action":   {fault.LimitExceeded, "error.suggested_action", say(running, failure(run.Failure{Code: "X", SuggestedAction: long(64<<10 + 1)}))},
-		"a failure that may wait": {fault.InvalidArgument, "error.details", say(dispatched, failure(run.Failure{Code: "X", Details: []byte(`nope`)}))},
+		"no action":               {fault.InvalidArgument, "action", reporting(running, nil)},
+		"a pointer to an action":  {fault.InvalidArgument, "action", reporting(running, &engine.Complete{})},
+		"success before start":    {fault.Conflict, "state", reporting(dispatched, engine.Complete{})},
+		"cursor before start":     {fault.Conflict, "state", reporting(dispatched, engine.Advance{Next: "1"})},
+		"fan-out before start":    {fault.Conflict, "state", reporting(dispatched, engine.FanOut{Tasks: []engine.FanOutTask{{"f/fetch", "0"}}})},
+		"cursor from elsewhere":   {fault.Conflict, "expected", reporting(running, engine.Advance{Expected: "7", Next: "8"})},
+		"huge cursor":             {fault.LimitExceeded, "next", reporting(running, engine.Advance{Next: tooLong})},
+		"cursor with zero byte":   {fault.InvalidArgument, "next", reporting(running, engine.Advance{Next: zeroByte})},
+		"cursor not UTF-8":        {fault.InvalidArgument, "next", reporting(running, engine.Advance{Next: notUTF8})},
+		"yield to a huge cursor":  {fault.LimitExceeded, "cursor", reporting(running, engine.Yield{Cursor: &tooLong})},
+		"yield with zero byte":    {fault.InvalidArgument, "cursor", reporting(running, engine.Yield{Cursor: &strange})},
+		"unknown status":          {fault.InvalidArgument, "status", reporting(running, engine.Complete{Status: "GREAT"})},
+		"status of a failure":     {fault.InvalidArgument, "status", reporting(running, engine.Complete{Status: run.Poison})},
+		"result not JSON":         {fault.InvalidArgument, "result", reporting(running, engine.Complete{Result: []byte(`{`)})},
+		"two results":             {fault.InvalidArgument, "result", reporting(running, engine.Complete{Result: []byte(`1 2`)})},
+		"result not UTF-8":        {fault.InvalidArgument, "result", reporting(running, engine.Complete{Result: []byte("\"\xff\"")})},
+		"huge result":             {fault.LimitExceeded, "result", reporting(running, engine.Complete{Result: []byte(`"` + long(run.MaxResultLength) + `"`)})},
+		"zero character":          {fault.InvalidArgument, "request", reporting(running, engine.Complete{Result: []byte(`"\u0000"`)})},
+		"lone surrogate":          {fault.InvalidArgument, "request", reporting(running, engine.Complete{Result: []byte(`"\ud800"`)})},
+		"number out of range":     {fault.InvalidArgument, "request", reporting(running, engine.Complete{Result: []byte(`1e999999`)})},
+		"deep result":             {fault.InvalidArgument, "result", reporting(running, engine.Complete{Result: []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))})},
+		"failure without code":    {fault.InvalidArgument, "error.code", reporting(running, failure(run.Failure{}))},
+		"huge code":               {fault.LimitExceeded, "error.code", reporting(running, failure(run.Failure{Code: long(101)}))},
+		"code with zero byte":     {fault.InvalidArgument, "error.code", reporting(running, failure(run.Failure{Code: zeroByte}))},
+		"huge message":            {fault.LimitExceeded, "error.message", reporting(running, failure(run.Failure{Code: "X", Message: long(64<<10 + 1)}))},
+		"message not UTF-8":       {fault.InvalidArgument, "error.message", reporting(running, failure(run.Failure{Code: "X", Message: notUTF8}))},
+		"details not JSON":        {fault.InvalidArgument, "error.details", reporting(running, failure(run.Failure{Code: "X", Details: []byte(`nope`)}))},
+		"huge details":            {fault.LimitExceeded, "error.details", reporting(running, failure(run.Failure{Code: "X", Details: []byte(`"` + long(64<<10) + `"`)}))},
+		"action with zero byte":   {fault.InvalidArgument, "error.suggested_action", reporting(running, failure(run.Failure{Code: "X", SuggestedAction: zeroByte}))},
+		"huge suggested action":   {fault.LimitExceeded, "error.suggested_action", reporting(running, failure(run.Failure{Code: "X", SuggestedAction: long(64<<10 + 1)}))},
+		"a failure that may wait": {fault.InvalidArgument, "error.details", reporting(dispatched, failure(run.Failure{Code: "X", Details: []byte(`nope`)}))},
 	})
 	require.Equal(t, run.Succeeded, b.report(t, running, engine.Complete{}).State, "after all that its lease is as it was")
 }
@@ -368,7 +368,7 @@ func TestBadEntities(t *testing.T) {
 		{Key: "a/a", Upstream: []string{"a/b"}, Exec: &asset.Exec{Command: []string{"x"}}},
 		{Key: "a/b", Upstream: []string{"a/a"}, Exec: &asset.Exec{Command: []string{"x"}}},
 	}}
-	nobody := id.Of[id.Tenant](newClaim().UUID)
+	noTenant := id.Of[id.Tenant](newClaim().UUID)
 	refused(t, b, map[string]bad{
 		"tenant without name":      {fault.InvalidArgument, "name", tenant("")},
 		"tenant, bad name":         {fault.InvalidArgument, "name", tenant("Acme Inc.")},
@@ -380,15 +380,15 @@ func TestBadEntities(t *testing.T) {
 		"workspace without name":   {fault.InvalidArgument, "name", workspace(b.tenant, "")},
 		"workspace, not UTF-8":     {fault.InvalidArgument, "name", workspace(b.tenant, notUTF8)},
 		"workspace, name is taken": {fault.AlreadyExists, "name", workspace(b.tenant, "default")},
-		"workspace of nobody":      {fault.NotFound, "tenant", workspace(nobody, "prod")},
+		"workspace of no tenant":   {fault.NotFound, "tenant", workspace(noTenant, "prod")},
 		"workspace of zero":        {fault.NotFound, "tenant", workspace(id.Tenant{}, "prod")},
 		"deploy nothing":           {fault.InvalidArgument, "manifest", deploy(b.tenant, "default", nil)},
 		"deploy an empty manifest": {fault.InvalidManifest, "version", deploy(b.tenant, "default", &asset.Manifest{})},
 		"deploy a circle":          {fault.CycleDetected, "assets[a/b].upstream", deploy(b.tenant, "default", circle)},
 		"deploy to nowhere":        {fault.NotFound, "workspace", deploy(b.tenant, "nope", good)},
 		"deploy to zero byte":      {fault.InvalidArgument, "workspace", deploy(b.tenant, zeroByte, good)},
-		"deploy for nobody":        {fault.NotFound, "workspace", deploy(nobody, "default", good)},
-		"deploy for nobody else":   {fault.NotFound, "workspace", deploy(nobody, "", good)},
+		"deploy for no tenant":     {fault.NotFound, "workspace", deploy(noTenant, "default", good)},
+		"deploy, no workspace":     {fault.NotFound, "workspace", deploy(noTenant, "", good)},
 	})
 	deployed, err := b.Deploy(t.Context(), b.tenant, "", good, engineMeta)
 	require.NoError(t, err, "no workspace is the default one, as for a trigger")

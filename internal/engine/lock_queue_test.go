@@ -80,7 +80,7 @@ func TestRunsWaitInTurn(t *testing.T) {
 			w.forward(t, time.Minute)
 			w.db.Exec(t, fmt.Sprintf(`UPDATE servo.test_clock SET now = '%s'`, w.now.Format(time.RFC3339Nano)))
 			w.fire(t)
-			w.db.SetClock(t, w.now) // ids of one millisecond: their order says nothing
+			w.db.SetClock(t, w.now) // ids of one millisecond: their order means nothing
 		}
 		var order []string
 		for w.db.Count(t, `SELECT count(*) FROM servo.live_runs`) > 0 {

@@ -16,13 +16,13 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// witness remembers what it was told.
+// witness remembers what it was notified of.
 type witness struct {
 	mu    sync.Mutex
 	moves []engine.TaskMove
 	runs  []string
 	at    []time.Time
-	heard []string
+	notes []string
 }
 
 func (w *witness) Committed(done *engine.Committed) {
@@ -38,34 +38,34 @@ func (w *witness) Committed(done *engine.Committed) {
 		w.runs = append(w.runs, fmt.Sprintf("%s → %s, %d left", from, r.Run.State, r.Run.Remaining))
 	}
 	for _, sla := range done.Breaches {
-		w.heard = append(w.heard, fmt.Sprintf("breached %s", sla))
+		w.notes = append(w.notes, fmt.Sprintf("breached %s", sla))
 	}
 }
 
-func (w *witness) Refused(quota string)                { w.said("refused by %s", quota) }
-func (w *witness) Decided(slots []engine.SlotsDecided) { w.said("decided %v", slots) }
+func (w *witness) Refused(quota string)                { w.note("refused by %s", quota) }
+func (w *witness) Decided(slots []engine.SlotsDecided) { w.note("decided %v", slots) }
 
-func (w *witness) Contended(got bool, _ time.Duration) { w.said("contended, got it: %t", got) }
+func (w *witness) Contended(got bool, _ time.Duration) { w.note("contended, got it: %t", got) }
 func (w *witness) Admitted(r engine.AdmissionRound) {
-	w.said("admitted %d, failed: %t", r.Admitted, r.Failed)
+	w.note("admitted %d, failed: %t", r.Admitted, r.Failed)
 }
 
-func (w *witness) said(format string, args ...any) {
+func (w *witness) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = append(w.heard, fmt.Sprintf(format, args...))
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// told are the moves since the last time.
-func (w *witness) told() []string {
+// taskMoves returns the moves since the last call.
+func (w *witness) taskMoves() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var told []string
+	var texts []string
 	for _, m := range w.moves {
-		told = append(told, fmt.Sprintf("%s: %s → %s", m.Asset, m.From, m.To))
+		texts = append(texts, fmt.Sprintf("%s: %s → %s", m.Asset, m.From, m.To))
 	}
 	w.moves = nil
-	return told
+	return texts
 }
 
 func TestObserver(t *testing.T) {
@@ -92,7 +92,7 @@ func TestObserver(t *testing.T) {
 		b.report(t, lease, engine.Complete{})
 
 		queued, claimed, ended := w.moves[0], w.moves[1], w.moves[2]
-		require.Equal(t, []string{"s/one: READY → QUEUED", "s/one: QUEUED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.told())
+		require.Equal(t, []string{"s/one: READY → QUEUED", "s/one: QUEUED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.taskMoves())
 		require.Equal(t, []string{"new → RUNNING, 1 left", "RUNNING → SUCCEEDED, 0 left"}, w.runs)
 		require.Equal(t, noon, queued.Since.UTC())
 		require.Equal(t, noon.Add(time.Second), claimed.Since.UTC())
@@ -127,11 +127,11 @@ func TestObserver(t *testing.T) {
 		b.trigger(t, "single")
 		b.admit(t)
 		lease := b.claim(t, 1, false)[0]
-		w.told()
+		w.taskMoves()
 		_, errs := b.Report(t.Context(), []engine.Report{report(lease, engine.Start{}), report(lease, engine.Complete{})})
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])
-		require.Equal(t, []string{"s/one: DISPATCHED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.told())
+		require.Equal(t, []string{"s/one: DISPATCHED → RUNNING", "s/one: RUNNING → SUCCEEDED"}, w.taskMoves())
 	})
 
 	t.Run("a failure is observed with its code, and with its effect downstream", func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestObserver(t *testing.T) {
 		b, w := watched(t)
 		b.trigger(t, "diamond")
 		lease := b.one(t)
-		w.told()
+		w.taskMoves()
 		b.report(t, lease, engine.Fail{Failure: run.Failure{Code: "SCHEMA_VIOLATION", Message: "no"}})
 		require.Equal(t, "SCHEMA_VIOLATION", w.moves[0].Failure)
 		require.Empty(t, w.moves[1].Failure, "nothing of its own has failed")
@@ -154,11 +154,11 @@ func TestObserver(t *testing.T) {
 		b.trigger(t, "single")
 		lease := b.one(t)
 		b.report(t, lease, engine.Complete{})
-		told := len(w.at)
+		moved := len(w.at)
 		require.True(t, b.report(t, lease, engine.Complete{}).Repeat)
 		require.ErrorContains(t, b.reportError(t, lease, engine.Fail{Failure: run.Failure{Code: "TIMEOUT", Message: "no"}}), "")
 		require.Empty(t, b.claim(t, 1, true))
-		require.Len(t, w.at, told)
+		require.Len(t, w.at, moved)
 	})
 
 	t.Run("rounds of admission, refusals and held locks are observed", func(t *testing.T) {
@@ -175,16 +175,16 @@ func TestObserver(t *testing.T) {
 		again, err := b.TriggerRun(t.Context(), engine.Trigger{Tenant: b.tenant, Pipeline: "locked"})
 		require.NoError(t, err)
 		require.True(t, again.AlreadyRunning)
-		require.Equal(t, []string{"admitted 1, failed: false", "refused by max_concurrent_runs", "contended, got it: false"}, w.heard)
+		require.Equal(t, []string{"admitted 1, failed: false", "refused by max_concurrent_runs", "contended, got it: false"}, w.notes)
 	})
 
 	t.Run("a rolled back change is not observed", func(t *testing.T) {
 		t.Parallel()
 		b, w := watched(t)
 		b.trigger(t, "single")
-		_, _, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "nobody", Epoch: 7}, 10)
+		_, _, err := b.Admit(t.Context(), store.Duty{Name: "admission", Holder: "missing", Epoch: 7}, 10)
 		require.ErrorIs(t, err, store.ErrDutyLost)
-		require.Empty(t, w.told())
-		require.Empty(t, w.heard, "that another server admits is no round")
+		require.Empty(t, w.taskMoves())
+		require.Empty(t, w.notes, "that another server admits is no round")
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// listenTo lets an engine hear what is told on its database, until the test ends.
+// listenTo lets an engine receive the notices of its database, until the test ends.
 func listenTo(t *testing.T, e *engine.Engine, url string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -27,7 +27,7 @@ func listenTo(t *testing.T, e *engine.Engine, url string) {
 }
 
 // TestOtherServers: two servers share a database. No server polls without a signal (an hour is
-// longer than the test), so whoever wakes was told.
+// longer than the test), so a waiter that wakes was notified.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T, poll time.Duration) (a *bundle, b *engine.Engine) {
@@ -90,7 +90,7 @@ func TestOtherServers(t *testing.T) {
 		lease := a.one(t)
 		changed, stop := b.RunChanged(key.Run)
 		defer stop()
-		// that somebody waits has to come about first: until then the run only goes on
+		// the waiter has to begin first: until then the run only continues
 		for at := ""; ; at += "." {
 			select {
 			case <-changed:

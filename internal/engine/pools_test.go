@@ -54,7 +54,7 @@ func TestPools(t *testing.T) {
 		verifytest.Clean(t, db)
 		again, err := e.CreatePool(t.Context(), "gpu", platform.PoolSettings{Kind: platform.Pull, MaxConcurrency: platform.NoLimit, TimeoutSeconds: 30}, engineMeta)
 		require.NoError(t, err)
-		require.Equal(t, int32(4), again.Version, "versions go on where they were")
+		require.Equal(t, int32(4), again.Version, "versions continue where they were")
 		verifytest.Clean(t, db)
 	})
 
@@ -70,7 +70,7 @@ func TestPools(t *testing.T) {
 		require.True(t, fault.Is(err, fault.Conflict), err)
 		_, err = e.ChangePool(t.Context(), "gpu", 0, func(s *platform.PoolSettings) { s.URL = "gopher://x" }, engineMeta)
 		require.True(t, fault.Is(err, fault.InvalidArgument), err)
-		require.True(t, fault.Is(e.DeletePool(t.Context(), "nobody", 0, engineMeta), fault.NotFound))
+		require.True(t, fault.Is(e.DeletePool(t.Context(), "missing", 0, engineMeta), fault.NotFound))
 	})
 
 	t.Run("of many who make, change and delete one pool at once each version has one", func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestPools(t *testing.T) {
 		}
 		all.Wait()
 		verifytest.Clean(t, db)
-		require.Equal(t, 1, db.Count(t, `SELECT count(*) FROM servo.signing_keys`), "the first push pool brings one key, however many make it")
+		require.Equal(t, 1, db.Count(t, `SELECT count(*) FROM servo.signing_keys`), "the first push pool creates one key, however many calls create it")
 	})
 
 	t.Run("a pull pool needs no key", func(t *testing.T) {

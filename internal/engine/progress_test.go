@@ -20,7 +20,7 @@ func TestBadProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	lease := b.many(t, 1, true)[0]
-	tell := func(change func(*engine.Progress)) func(*testing.T, *bundle) error {
+	withProgress := func(change func(*engine.Progress)) func(*testing.T, *bundle) error {
 		return func(t *testing.T, b *bundle) error {
 			t.Helper()
 			p := engine.Progress{Key: lease.TaskKey, Token: lease.Token}
@@ -31,19 +31,19 @@ func TestBadProgress(t *testing.T) {
 		}
 	}
 	refused(t, b, map[string]bad{
-		"extracted below":      {fault.InvalidArgument, "records_extracted", tell(func(p *engine.Progress) { p.RecordsExtracted = -1 })},
-		"transformed below":    {fault.InvalidArgument, "records_transformed", tell(func(p *engine.Progress) { p.RecordsTransformed = -1 })},
-		"loaded below":         {fault.InvalidArgument, "records_loaded", tell(func(p *engine.Progress) { p.RecordsLoaded = -1 })},
-		"bytes below":          {fault.InvalidArgument, "bytes", tell(func(p *engine.Progress) { p.Bytes = -1 })},
-		"eta out of time":      {fault.InvalidArgument, "eta", tell(func(p *engine.Progress) { p.ETA = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) })},
-		"fraction below":       {fault.InvalidArgument, "fraction", tell(func(p *engine.Progress) { p.Fraction = -0.1 })},
-		"fraction above":       {fault.InvalidArgument, "fraction", tell(func(p *engine.Progress) { p.Fraction = 1.1 })},
-		"fraction NaN":         {fault.InvalidArgument, "fraction", tell(func(p *engine.Progress) { p.Fraction = float32(math.NaN()) })},
-		"fraction infinite":    {fault.InvalidArgument, "fraction", tell(func(p *engine.Progress) { p.Fraction = float32(math.Inf(-1)) })},
-		"huge phase":           {fault.LimitExceeded, "phase", tell(func(p *engine.Progress) { p.Phase = long(101) })},
-		"phase with zero byte": {fault.InvalidArgument, "phase", tell(func(p *engine.Progress) { p.Phase = zeroByte })},
-		"huge stage":           {fault.LimitExceeded, "stage", tell(func(p *engine.Progress) { p.Stage = long(101) })},
-		"stage not UTF-8":      {fault.InvalidArgument, "stage", tell(func(p *engine.Progress) { p.Stage = notUTF8 })},
+		"extracted below":      {fault.InvalidArgument, "records_extracted", withProgress(func(p *engine.Progress) { p.RecordsExtracted = -1 })},
+		"transformed below":    {fault.InvalidArgument, "records_transformed", withProgress(func(p *engine.Progress) { p.RecordsTransformed = -1 })},
+		"loaded below":         {fault.InvalidArgument, "records_loaded", withProgress(func(p *engine.Progress) { p.RecordsLoaded = -1 })},
+		"bytes below":          {fault.InvalidArgument, "bytes", withProgress(func(p *engine.Progress) { p.Bytes = -1 })},
+		"eta out of time":      {fault.InvalidArgument, "eta", withProgress(func(p *engine.Progress) { p.ETA = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) })},
+		"fraction below":       {fault.InvalidArgument, "fraction", withProgress(func(p *engine.Progress) { p.Fraction = -0.1 })},
+		"fraction above":       {fault.InvalidArgument, "fraction", withProgress(func(p *engine.Progress) { p.Fraction = 1.1 })},
+		"fraction NaN":         {fault.InvalidArgument, "fraction", withProgress(func(p *engine.Progress) { p.Fraction = float32(math.NaN()) })},
+		"fraction infinite":    {fault.InvalidArgument, "fraction", withProgress(func(p *engine.Progress) { p.Fraction = float32(math.Inf(-1)) })},
+		"huge phase":           {fault.LimitExceeded, "phase", withProgress(func(p *engine.Progress) { p.Phase = long(101) })},
+		"phase with zero byte": {fault.InvalidArgument, "phase", withProgress(func(p *engine.Progress) { p.Phase = zeroByte })},
+		"huge stage":           {fault.LimitExceeded, "stage", withProgress(func(p *engine.Progress) { p.Stage = long(101) })},
+		"stage not UTF-8":      {fault.InvalidArgument, "stage", withProgress(func(p *engine.Progress) { p.Stage = notUTF8 })},
 		"too many": {fault.LimitExceeded, "progress", func(t *testing.T, b *bundle) error {
 			t.Helper()
 			_, err := b.Progress(t.Context(), make([]engine.Progress, 10_001))
@@ -68,7 +68,7 @@ func TestProgress(t *testing.T) {
 		first := engine.Progress{Key: lease.TaskKey, Token: lease.Token}
 		first.Stage = "first"
 		foreign, second := first, first
-		foreign.Key.Tenant = b.stranger(t)
+		foreign.Key.Tenant = b.otherTenant(t)
 		second.Stage, second.Fraction = "second", 0.5
 		answers, err := b.Progress(t.Context(), []engine.Progress{first, foreign, second})
 		require.NoError(t, err)

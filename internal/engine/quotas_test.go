@@ -29,7 +29,7 @@ func (b *bundle) limited(t testing.TB, change func(q *tenant.Quotas)) {
 	require.NoError(t, err)
 }
 
-// requireQuota wants a refusal by a quota that says all that people need.
+// requireQuota wants a refusal by a quota that states all that people need.
 func requireQuota(t testing.TB, err error, quota string, limit int32) {
 	t.Helper()
 	requireUsage(t, err, quota, limit, limit)
@@ -473,7 +473,7 @@ func TestStartRuns(t *testing.T) {
 		require.NoError(t, err)
 		<-ready
 		require.True(t, b.StartsWanted())
-		require.False(t, b.StartsWanted(), "it is said once")
+		require.False(t, b.StartsWanted(), "it is reported once")
 		trigger(t, b, 5)
 		require.Equal(t, 1, b.start(t))
 		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns = 2 })
@@ -481,6 +481,6 @@ func TestStartRuns(t *testing.T) {
 		require.Equal(t, 1, b.start(t))
 		require.Zero(t, b.start(t))
 		b.limited(t, func(q *tenant.Quotas) { q.MaxConcurrentRuns = 3 })
-		require.False(t, b.StartsWanted(), "nobody waits")
+		require.False(t, b.StartsWanted(), "no run waits")
 	})
 }

@@ -112,8 +112,8 @@ func TestRaceCancelStart(t *testing.T) {
 	tr.requireRaces(t, wins, "cancel", "start")
 }
 
-// A worker wakes up in the moment in which somebody gives it up: its late result is kept, or
-// it is told that its lease is over, and the task has ended once.
+// A worker wakes up in the moment in which it is force-cancelled: its late result is kept, or
+// it is notified that its lease is over, and the task has ended once.
 func TestRaceForceCancelComplete(t *testing.T) {
 	t.Parallel()
 	tr, wins := newTrack(t), score{}
@@ -152,8 +152,8 @@ func TestRaceForceCancelComplete(t *testing.T) {
 }
 
 // Runs with tasks in every state are cancelled, twice each, while two servers admit, claim,
-// start, complete, fail, yield, expire and retry whatever they find. When the workers have had
-// their say and the leases have expired, no run is left.
+// start, complete, fail, yield, expire and retry whatever they find. When the workers have
+// reported and the leases have expired, no run is left.
 func TestRaceCancelEverything(t *testing.T) {
 	t.Parallel()
 	tr := newTrack(t)
@@ -229,7 +229,7 @@ func (m *mob) act(t testing.TB) func(server *engine.Engine, i int) {
 	}
 }
 
-// report says anything about a lease that somebody of the mob holds or has held.
+// report sends any report about a lease that a worker of the test holds or has held.
 func (m *mob) report(ctx context.Context, server *engine.Engine) error {
 	m.mu.Lock()
 	var lease engine.Lease

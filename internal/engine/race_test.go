@@ -51,13 +51,13 @@ type track struct {
 
 	servers [2]*engine.Engine
 	stores  [2]*store.Store
-	clock   int // seconds since the epoch at which the database's clock stands
+	clock   int // seconds since the epoch at which the database's clock is stopped
 
 	undecided func() bool // nil, or whether more rounds are needed
 	raced     int         // rounds so far
 }
 
-// newTrack makes a database with two servers. Its clock stands unless forward moves it.
+// newTrack makes a database with two servers. Its clock is stopped unless forward moves it.
 func newTrack(t testing.TB) *track {
 	t.Helper()
 	tr := &track{bundle: setup(t)}
@@ -230,7 +230,7 @@ func TestRaceCancelComplete(t *testing.T) {
 		})
 		rows := tr.rows(t, keys)
 		for i, l := range leases {
-			require.NoError(t, completes[i], "nobody took the lease away")
+			require.NoError(t, completes[i], "the lease was not revoked")
 			r := rows[runOf(l)]
 			switch {
 			case answers[i].State == run.Cancelled:
@@ -297,7 +297,7 @@ func TestRaceCancelClaim(t *testing.T) {
 		pulses, err := tr.Heartbeats(t.Context(), beats)
 		require.NoError(t, err)
 		for _, pulse := range pulses {
-			require.Equal(t, engine.Pulse{Alive: true, ShouldCancel: true}, pulse, "its worker hears of the cancel")
+			require.Equal(t, engine.Pulse{Alive: true, ShouldCancel: true}, pulse, "its worker is notified of the cancel")
 		}
 		tr.all(t, leases, engine.Fail{Failure: run.Failure{Code: run.CodeCancelled}})
 		for _, r := range tr.rows(t, keys) {

@@ -103,7 +103,7 @@ func TestConfigsNameOthersThatExist(t *testing.T) {
 		require.NoError(t, w.saveAll(t.Context(), false, engine.SaveConfig{Name: "next", Spec: w.get(t, "next").Spec, Enabled: &off}))
 		changed := w.get(t, "next").Spec
 		changed.Priority = 9
-		require.Error(t, w.saveAll(t.Context(), false, engine.SaveConfig{Name: "next", Spec: changed}), "what is saved anew must be right")
+		require.Error(t, w.saveAll(t.Context(), false, engine.SaveConfig{Name: "next", Spec: changed}), "a config that is saved again must be valid")
 	})
 
 	t.Run("who saves a name and who deletes its config at the same time do not both succeed", func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestZonesAreRenewed(t *testing.T) {
 
 	renewed, err := w.RenewZones(t.Context(), store.ConfigKey{}, false, 100)
 	require.NoError(t, err)
-	require.Equal(t, 2, renewed.Configs, "newer data is left alone")
+	require.Equal(t, 2, renewed.Configs, "newer data is not changed")
 	require.Equal(t, midnight.Add(59*time.Minute+30*time.Second), w.get(t, "late").NextSlot)
 	require.Equal(t, w.get(t, "fresh").DueAt, w.get(t, "late").DueAt)
 	require.Zero(t, w.get(t, "paused").DueAt, "what is paused stays so")

@@ -16,7 +16,7 @@ import (
 
 func TestWaitingClaim(t *testing.T) {
 	t.Parallel()
-	// wait begins a claim and returns when it has looked in vain.
+	// wait begins a claim and returns when it has found no task.
 	wait := func(ctx context.Context, t *testing.T, b *bundle, r engine.ClaimRequest) <-chan []engine.Lease {
 		t.Helper()
 		r.Worker, r.Claim, r.Max = "w", newClaim(), 10

@@ -64,7 +64,7 @@ func TestHeldConfigs(t *testing.T) {
 	for _, l := range w.claim(t, 10, true) {
 		w.report(t, l, engine.Complete{})
 	}
-	// Somebody looks at two configs in a transaction that he has forgotten.
+	// An operator reads two configs in a transaction that stays open.
 	conn := w.db.Connect(t)
 	_, err := conn.Exec(t.Context(), `BEGIN; SELECT FROM servo.configs WHERE name IN ('held', 'listens') FOR UPDATE`)
 	require.NoError(t, err)

@@ -291,7 +291,7 @@ func TestRetryRunOfFixedCode(t *testing.T) {
 	b := setup(t)
 	key := b.trigger(t, "diamond")
 	b.drain(t, failing("d/b"))
-	b.deploy(t, strings.Replace(manifestText, "{key: d/b, exec: {command: [run]}", "{key: d/b, exec: {command: [run, mended]}", 1))
+	b.deploy(t, strings.Replace(manifestText, "{key: d/b, exec: {command: [run]}", "{key: d/b, exec: {command: [run, repaired]}", 1))
 	active, err := b.db.ActiveCode(t.Context(), b.tenant, "default")
 	require.NoError(t, err)
 	parent, err := b.db.GetRun(t.Context(), key)

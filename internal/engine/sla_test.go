@@ -25,7 +25,7 @@ func promised(more config.Spec) config.Spec {
 	return more
 }
 
-// look looks for runs that should have begun, and says how many it looked at.
+// look looks for runs that should have begun, and returns how many it looked at.
 func (w *clockwork) look(t testing.TB) int {
 	t.Helper()
 	looked, err := w.RecordLateStarts(t.Context(), 100)
@@ -51,7 +51,7 @@ func (w *clockwork) totals(t testing.TB) (all store.Totals) {
 	return all
 }
 
-// holdLeases makes whoever leases a task wait for a lock of the test's own.
+// holdLeases makes a transaction that leases a task wait for a lock of the test.
 const holdLeases = `
 CREATE FUNCTION servo.hold_leases() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END';
 CREATE TRIGGER hold_leases BEFORE INSERT ON servo.leases FOR EACH ROW EXECUTE FUNCTION servo.hold_leases()`
@@ -90,7 +90,7 @@ func TestLateRuns(t *testing.T) {
 		for name, overlap := range map[string]config.Overlap{"with a lock": config.OverlapSkip, "without one": config.OverlapAllow} {
 			w := newClockwork(t)
 			w.save(t, "hourly", promised(config.Spec{Trigger: config.Trigger{Cron: "0 * * * *"}, Overlap: overlap}))
-			w.forward(t, time.Hour+10*time.Minute) // nobody was there
+			w.forward(t, time.Hour+10*time.Minute) // no server ran
 			w.fire(t)
 			require.Equal(t, []string{"01:10:30 start_delay 300 by 01:05:00"}, w.breaches(t), name)
 			require.Equal(t, 1, w.db.Count(t, bits), name)
@@ -214,7 +214,7 @@ func TestOverrun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:11:30 execution 600 by 00:11:30"}, w.breaches(t))
 	require.Equal(t, 2, w.db.Count(t, bits))
-	require.Contains(t, seen.heard, "breached execution")
+	require.Contains(t, seen.notes, "breached execution")
 	_, err = w.ExpireRuns(t.Context(), 100)
 	require.NoError(t, err)
 	w.report(t, lease, engine.Fail{Failure: run.Failure{Code: "CANCELLED"}})

@@ -13,7 +13,7 @@ import (
 
 func TestUpstreamResults(t *testing.T) {
 	t.Parallel()
-	says := func(l engine.Lease) engine.Action {
+	completed := func(l engine.Lease) engine.Action {
 		return engine.Complete{Result: json.RawMessage(`{"from": "` + l.Asset + `"}`)}
 	}
 
@@ -23,13 +23,13 @@ func TestUpstreamResults(t *testing.T) {
 		b.trigger(t, "diamond")
 		first := b.one(t)
 		require.Empty(t, first.Upstream)
-		b.report(t, first, says(first))
+		b.report(t, first, completed(first))
 		b.admit(t)
 		middle := b.claim(t, 2, true)
 		require.Len(t, middle, 2)
 		for _, l := range middle {
 			require.Equal(t, []engine.UpstreamResult{{Run: first.Run, Task: first.Task, Asset: "d/a", Result: json.RawMessage(`{"from": "d/a"}`)}}, l.Upstream)
-			b.report(t, l, says(l))
+			b.report(t, l, completed(l))
 		}
 		last := b.one(t)
 		require.Len(t, last.Upstream, 2)
@@ -43,7 +43,7 @@ func TestUpstreamResults(t *testing.T) {
 		b := setup(t)
 		b.trigger(t, "diamond")
 		first := b.one(t)
-		b.report(t, first, says(first))
+		b.report(t, first, completed(first))
 		b.admit(t)
 		request := engine.ClaimRequest{Worker: "w1", Claim: newClaim(), Pools: []string{"default"}, Max: 2, Start: true}
 		leases, err := b.Claim(t.Context(), request)
@@ -67,12 +67,12 @@ func TestUpstreamResults(t *testing.T) {
 		b.trigger(t, "fan")
 		scan := b.one(t)
 		b.report(t, scan, engine.FanOut{Barrier: true, Tasks: []engine.FanOutTask{{Asset: "f/fetch", Partition: "1"}, {Asset: "f/fetch", Partition: "2"}}})
-		b.report(t, scan, says(scan))
+		b.report(t, scan, completed(scan))
 		for range 2 {
 			fetch := b.one(t)
 			require.Equal(t, "f/fetch", fetch.Asset)
 			require.Empty(t, fetch.Upstream)
-			b.report(t, fetch, says(fetch))
+			b.report(t, fetch, completed(fetch))
 		}
 		join := b.one(t)
 		require.Equal(t, "f/join", join.Asset)

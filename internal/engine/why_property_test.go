@@ -20,9 +20,9 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// TestWhyMatchesTheLoops: whatever the world looks like, "nothing stands in the way" and "the
+// TestWhyMatchesTheLoops: in every state of the world, "nothing blocks it" and "the
 // loop takes it next" are the same, for tasks before admission, tasks before a claim and runs
-// before their start; and nobody reads anything of another tenant.
+// before their start; and no caller reads anything of another tenant.
 func TestWhyMatchesTheLoops(t *testing.T) {
 	t.Parallel()
 	seen := map[engine.BlockerCode]int{}
@@ -41,7 +41,7 @@ func TestWhyMatchesTheLoops(t *testing.T) {
 		engine.BlockedByTasks, engine.BlockedByPool, engine.BlockedByQueue, engine.BlockedByOthers, engine.BlockedByOwnTasks, engine.BlockedByPause,
 		engine.BlockedByDispatch, engine.BlockedByNoWorker, engine.BlockedByBusyWorkers, engine.BlockedByRuns, engine.BlockedByBacklog, engine.BlockedByOlder,
 	} {
-		require.Positive(t, seen[code], "no world was blocked by %s: the property says nothing about it", code)
+		require.Positive(t, seen[code], "no world was blocked by %s: the property did not check it", code)
 	}
 	require.Positive(t, free["READY"])
 	require.Positive(t, free["QUEUED"])
@@ -172,7 +172,7 @@ func (w *whyWorld) finishSome(t *testing.T) {
 	}
 }
 
-// look forgets the runs that have ended, and says which wait for their start.
+// look forgets the runs that have ended, and returns which wait for their start.
 func (w *whyWorld) look(t *testing.T) {
 	t.Helper()
 	w.pending = nil
@@ -186,7 +186,7 @@ func (w *whyWorld) look(t *testing.T) {
 	})
 }
 
-// in are the tasks of everybody that are in a state, by pool.
+// in are the tasks of all tenants that are in a state, by pool.
 func (w *whyWorld) in(t *testing.T, state run.TaskState) map[string][]store.TaskKey {
 	t.Helper()
 	found := map[string][]store.TaskKey{}
@@ -211,14 +211,14 @@ func (w *whyWorld) ask(t *testing.T, tasks []store.TaskKey, seen map[engine.Bloc
 	for _, key := range tasks[:min(len(tasks), mostAsked)] {
 		why, err := w.WhyTask(t.Context(), key)
 		require.NoError(t, err)
-		w.requireTold(t, key.Tenant, why, seen)
+		w.requireComplete(t, key.Tenant, why, seen)
 		answers[key] = why
 	}
 	return answers
 }
 
-// requireTold wants every blocker to be complete, and nothing of other tenants in it.
-func (w *whyWorld) requireTold(t *testing.T, owner id.Tenant, why engine.Why, seen map[engine.BlockerCode]int) {
+// requireComplete requires every blocker to be complete, and nothing of other tenants in it.
+func (w *whyWorld) requireComplete(t *testing.T, owner id.Tenant, why engine.Why, seen map[engine.BlockerCode]int) {
 	t.Helper()
 	require.NotEmpty(t, why.Next)
 	for _, b := range why.Blockers {
@@ -297,7 +297,7 @@ func (w *whyWorld) checkStarts(t *testing.T, seen map[engine.BlockerCode]int, fr
 	for _, key := range w.pending {
 		why, err := w.WhyRun(t.Context(), key)
 		require.NoError(t, err)
-		w.requireTold(t, key.Tenant, why, seen)
+		w.requireComplete(t, key.Tenant, why, seen)
 		answers[key] = why
 	}
 	_, err := w.StartRuns(t.Context(), w.duty, w.round)

@@ -122,7 +122,7 @@ func TestKeyRows(t *testing.T) {
 				require.NoError(t, err)
 			})
 		}
-		pools := []string{"mine", "nobodys", "shared"}
+		pools := []string{"mine", "unowned", "shared"}
 		own, _ := w.key(t, acme.tenant, access.Settings{Name: "own", Role: access.Worker, Pools: pools})
 		fleet, _ := w.key(t, id.Tenant{}, access.Settings{Name: "fleet", Role: access.Worker, Pools: pools})
 		shown := must(w.KeyByPublicID(t.Context(), own.Public))(t)
@@ -172,5 +172,5 @@ func TestAuditRows(t *testing.T) {
 	require.Len(t, list(store.AuditFilter{Tenant: acme.tenant}), 2)
 	require.NotEqual(t, uuid.Nil, first.ID)
 	require.Zero(t, w.Count(t, `SELECT (has_table_privilege('servo_engine', 'servo.audit_log', 'UPDATE') OR has_table_privilege('servo_engine', 'servo.audit_log', 'DELETE'))::int`),
-		"nobody changes the audit")
+		"no role changes the audit")
 }

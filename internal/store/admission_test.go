@@ -137,7 +137,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestWaitingShares: who waits is known from notes, and stands where package fair says.
+// TestWaitingShares: waiting tenants are known from notes, in the order of package fair.
 func TestWaitingShares(t *testing.T) {
 	t.Parallel()
 	evenAts := func(t testing.TB, w *world) map[id.Tenant]float64 {
@@ -205,7 +205,7 @@ func TestWaitingShares(t *testing.T) {
 		require.Len(t, evenAts(t, w), 1)
 		full()
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.RecountShares(t.Context())) })
-		require.Len(t, evenAts(t, w), 1, "and a count anew looks again")
+		require.Len(t, evenAts(t, w), 1, "and a new count reads them again")
 	})
 
 	t.Run("held tasks do not wait, released ones do", func(t *testing.T) {

@@ -30,7 +30,7 @@ func statements(t testing.TB, pattern string) map[string]string {
 }
 
 // TestEngineQueriesAreArgued holds docs/adr/0005 to the queries that there are: under the
-// role of the engine each must say how it keeps tenants apart.
+// role of the engine each must state how it keeps tenants apart.
 func TestEngineQueriesAreArgued(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "adr", "0005-row-level-security.md"))
@@ -44,7 +44,7 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 
 	all := statements(t, "*.sql")
 	for _, name := range argued {
-		require.Contains(t, all, name, "the page names a query that is not there")
+		require.Contains(t, all, name, "the page names a query that does not exist")
 	}
 	reads, apart := statements(t, "reads*.sql"), statements(t, "verify.sql")
 	reads["EnterTenant"] = "" // what they begin with
@@ -66,7 +66,7 @@ func TestEngineQueriesAreArgued(t *testing.T) {
 			require.Contains(t, sql, "tenant", "%s: a row carries its tenant", name)
 			continue
 		}
-		require.Equal(t, 1, named, "%s stands in one group", name)
+		require.Equal(t, 1, named, "%s is in one group", name)
 	}
 	delete(reads, "EnterTenant")
 	for name, sql := range reads {

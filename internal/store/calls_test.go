@@ -16,7 +16,7 @@ func callOf(key string) store.Call {
 	return store.Call{Key: key, Method: "Test/Call", Digest: make([]byte, 32)}
 }
 
-// make is an effect that is easily told: a tenant.
+// make is an effect that is easily checked: a tenant.
 func (w *world) make(ctx context.Context, name string) error {
 	return w.Engine(ctx, func(ctx context.Context, tx *Tx) error {
 		return tx.InsertTenant(ctx, id.New[id.Tenant](w.mint), name, 1, tenant.DefaultQuotas(), w.now)

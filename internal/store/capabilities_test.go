@@ -69,5 +69,5 @@ func TestHoldLacking(t *testing.T) {
 	require.Equal(t, 2, release())
 	require.Zero(t, held())
 	require.Empty(t, without())
-	require.Equal(t, notes+1, w.Count(t, `SELECT count(*) FROM servo.settlements WHERE arrived AND pool = 'default'`), "admission is told")
+	require.Equal(t, notes+1, w.Count(t, `SELECT count(*) FROM servo.settlements WHERE arrived AND pool = 'default'`), "admission is notified")
 }

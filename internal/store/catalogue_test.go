@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest"
 )
 
-// rules say what must not be in the catalogue. Each query gives the names of the objects
+// rules define what must not be in the catalogue. Each query returns the names of the objects
 // that break its claim, so that a table that is added later is held to it too.
 var rules = []struct {
 	claim string
@@ -57,11 +57,11 @@ var rules = []struct {
 			OR has_any_column_privilege(r.rolname, t.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))`,
 	},
 	{
-		"nothing is granted to everybody", `
+		"nothing is granted to PUBLIC", `
 		SELECT c.relname::text FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'servo'::regnamespace AND a.grantee = 0`,
 	},
 	{
-		"a view looks with the rights of whoever asks", `
+		"a view reads with the rights of the caller", `
 		SELECT c.relname::text FROM pg_class c
 		WHERE  c.relnamespace = 'servo'::regnamespace AND c.relkind = 'v'
 		AND    NOT coalesce(c.reloptions && ARRAY['security_invoker=true', 'security_invoker=on', 'security_invoker=1'], false)`,
@@ -77,12 +77,12 @@ var rules = []struct {
 		AND    NOT EXISTS (SELECT FROM unnest(f.proconfig) AS setting WHERE setting LIKE 'search\_path=%pg\_temp')`,
 	},
 	{
-		"a SECURITY DEFINER function is executed by those who were given the right, not by everybody", `
+		"a SECURITY DEFINER function is executed by roles with a grant, not by PUBLIC", `
 		SELECT f.proname::text FROM pg_proc f
 		WHERE  f.pronamespace = 'servo'::regnamespace AND f.prosecdef AND has_function_privilege('public', f.oid, 'EXECUTE')`,
 	},
 	{
-		"the roles of transactions cannot log in, and stand above nothing", `
+		"the roles of transactions cannot log in, and have no members", `
 		SELECT r.rolname::text FROM pg_roles r JOIN app_roles USING (rolname)
 		WHERE  r.rolsuper OR r.rolbypassrls OR r.rolcanlogin OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
 		OR     EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)`,

@@ -188,7 +188,7 @@ func TestLockConfigs(t *testing.T) {
 			return nil
 		})
 		w.engine(t, func(tx *Tx) {
-			require.Equal(t, []id.Config{second.ID}, configIDs(must(tx.LockDueConfigs(t.Context(), now, 1))(t)), "nobody waits")
+			require.Equal(t, []id.Config{second.ID}, configIDs(must(tx.LockDueConfigs(t.Context(), now, 1))(t)), "no transaction waits")
 			require.Equal(t, w.now.Add(time.Second), must(w.NextDue(t.Context()))(t).At)
 		})
 		held.commit(t)
@@ -245,7 +245,7 @@ func TestLockConfigs(t *testing.T) {
 		})
 		source.DeletedAt, source.DueAt = w.now, time.Time{}
 		w.engine(t, func(tx *Tx) { require.NoError(t, tx.SaveConfigs(t.Context(), []store.ConfigState{source})) })
-		require.Zero(t, w.locked(t, c.Key()).DependencyAt, "a config that is deleted satisfies nobody")
+		require.Zero(t, w.locked(t, c.Key()).DependencyAt, "a deleted config satisfies no dependency")
 	})
 }
 
@@ -396,19 +396,19 @@ func TestConfigResults(t *testing.T) {
 	require.False(t, due.Now.Before(w.now))
 	require.Equal(t, store.Due{Now: due.Now, At: c.DueAt}, due)
 
-	var told []store.ConfigResult
+	var results []store.ConfigResult
 	for _, state := range []run.State{run.RunSucceeded, run.RunFailed, run.RunCancelled} {
-		told = append(told, store.ConfigResult{ConfigKey: c.Key(), ID: int64(len(told) + 1), Run: id.New[id.Run](w.mint), State: state, At: w.now})
-		w.apply(t, store.Changes{Results: told[len(told)-1:]})
+		results = append(results, store.ConfigResult{ConfigKey: c.Key(), ID: int64(len(results) + 1), Run: id.New[id.Run](w.mint), State: state, At: w.now})
+		w.apply(t, store.Changes{Results: results[len(results)-1:]})
 	}
 	require.True(t, must(w.NextDue(t.Context()))(t).Results)
 
 	first := w.hold(t, func(ctx context.Context, tx *Tx) error {
-		require.Equal(t, told[:1], must(tx.TakeConfigResults(ctx, 1))(t), "the oldest first")
+		require.Equal(t, results[:1], must(tx.TakeConfigResults(ctx, 1))(t), "the oldest first")
 		return nil
 	})
 	w.engine(t, func(tx *Tx) {
-		require.Equal(t, told[1:], must(tx.TakeConfigResults(t.Context(), 10))(t), "what another takes is passed over")
+		require.Equal(t, results[1:], must(tx.TakeConfigResults(t.Context(), 10))(t), "what another takes is passed over")
 	})
 	first.commit(t)
 	w.engine(t, func(tx *Tx) { require.Empty(t, must(tx.TakeConfigResults(t.Context(), 10))(t), "each is taken once") })

@@ -101,9 +101,9 @@ func TestHeartbeatSeen(t *testing.T) {
 	w.engine(t, func(tx *Tx) {
 		seen := must(tx.HeartbeatSeen(t.Context(), g.keys(0, 1)))(t)
 		require.Equal(t, map[store.PulseKey]time.Time{{TaskKey: g.keys(0)[0], Token: 42}: g.tasks[0].ExpiresAt}, seen)
-		stranger := g.keys(0)
-		stranger[0].Tenant = b.tenant
-		require.Empty(t, must(tx.HeartbeatSeen(t.Context(), stranger))(t))
+		foreign := g.keys(0)
+		foreign[0].Tenant = b.tenant
+		require.Empty(t, must(tx.HeartbeatSeen(t.Context(), foreign))(t))
 	})
 }
 

@@ -94,7 +94,7 @@ func (s *Store) CappedSlotOutcomes(ctx context.Context, key ConfigKey, bounds []
 	return s.slotOutcomes(ctx, key, bounds, most)
 }
 
-// KnowCluster makes the store believe that it has prepared for a cluster.
+// KnowCluster makes the store assume that it has prepared for a cluster.
 func (s *Store) KnowCluster(name string) {
 	s.lineage.mu.Lock()
 	defer s.lineage.mu.Unlock()

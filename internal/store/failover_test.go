@@ -28,7 +28,7 @@ type failover struct {
 	mu      sync.Mutex
 	tenants int
 	tokens  map[int64]int
-	places  map[string]map[string]bool // of the feed: which events stood there
+	places  map[string]map[string]bool // of the feed: which events were there
 }
 
 func newFailover(t *testing.T) *failover {
@@ -138,7 +138,7 @@ func (f *failover) round(ctx context.Context, s *store.Store) error {
 }
 
 // TestFailover: servers connect by themselves to a standby that is promoted after it has missed
-// commits. Its sequences and transaction ids stand where they stood when it was cut off; no
+// commits. Its sequences and transaction ids are those of the moment when it was cut off; no
 // fencing token and no place of the feed may be given out again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestFailover(t *testing.T) {
 	f.on(t, f.standby, `ALTER SYSTEM SET primary_conninfo = ''`)
 	f.on(t, f.standby, `SELECT pg_reload_conf()::text`)
 	f.until(t, f.standby, "0", `SELECT count(*)::text FROM pg_stat_wal_receiver`)
-	f.work(t, 20) // what nobody else will ever know
+	f.work(t, 20) // what no other server will ever know
 	at = f.on(t, f.primary, `SELECT pg_current_wal_flush_lsn()::text`)
 	require.Equal(t, "true", f.on(t, f.standby, `SELECT (pg_last_wal_receive_lsn() < '`+at+`'::pg_lsn)::text`))
 

@@ -56,7 +56,7 @@ func (f *follower) until(t testing.TB, n int) {
 }
 
 // TestFeed: 32 writers at once take positions, dawdle, and commit or roll back in any order.
-// Whoever follows sees each event that was committed once, in order, and no other.
+// A reader sees each event that was committed once, in order, and no other.
 func TestFeed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +114,7 @@ func TestFeed(t *testing.T) {
 	again := &follower{world: w}
 	again.read(t, 1000)
 	require.True(t, slices.EqualFunc(f.seen, again.seen[len(again.seen)-len(f.seen):], func(a, b subscription.Recorded) bool { return a.At == b.At }),
-		"whoever comes later reads the same feed")
+		"a later reader reads the same feed")
 }
 
 // dawdle draws a position, waits, gets a transaction id at some moment, waits, writes an event of
@@ -172,7 +172,7 @@ func TestFeedIsHeldBack(t *testing.T) {
 	f.read(t, 10)
 	require.Empty(t, f.seen, "what was committed after it began waits for it")
 	w.Exec(t, `UPDATE servo.entity_events SET recorded_at = recorded_at - interval '1 hour'`)
-	require.Greater(t, must(w.FeedState(t.Context()))(t).Age, 59*time.Minute, "the feed says how long")
+	require.Greater(t, must(w.FeedState(t.Context()))(t).Age, 59*time.Minute, "the feed reports how long")
 	elsewhere.commit(t)
 	f.until(t, w.Count(t, `SELECT count(*) FROM servo.entity_events`))
 	lag := must(w.FeedLag(t.Context(), f.after))(t)
@@ -216,14 +216,14 @@ func TestFeedEpochs(t *testing.T) {
 	require.EqualValues(t, 1, second.seen[0].At.Epoch, "what there was keeps its names")
 	require.EqualValues(t, 2, second.after.Epoch, "what is new has new ones")
 
-	// Somebody had read further than the cluster was put back to.
+	// A reader was further than the cluster was restored to.
 	ahead := must(w.Feed(t.Context(), event.Position{Epoch: 1, Tx: 1 << 40, Position: 5}, 100, true))(t)
-	require.Len(t, ahead, n-len(first.seen), "it sees what stands there now")
+	require.Len(t, ahead, n-len(first.seen), "it sees the events now at this position")
 	require.EqualValues(t, 3, must(w.RaiseFeedEpoch(t.Context(), "by hand"))(t))
 }
 
 // TestFeedPlans: a read of the next thousand events costs what a thousand events cost, however
-// many stand before and behind them, and whatever the statistics say.
+// many precede and follow them, and for any statistics.
 func TestFeedPlans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -49,7 +49,7 @@ func TestHandoff(t *testing.T) {
 		require.Greater(t, found.Tasks[1].Token, found.Tasks[0].Token)
 
 		w.engine(t, func(other *Tx) {
-			require.Equal(t, store.Handoff{}, ask(t.Context(), other), "somebody else admits, and nobody waits for that")
+			require.Equal(t, store.Handoff{}, ask(t.Context(), other), "another server admits, and no call waits for that")
 		})
 	})
 	w.engine(t, func(tx *Tx) {

@@ -110,7 +110,7 @@ func TestTenants(t *testing.T) {
 	t.Run("tenants are found and listed by name", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, b.tenant, must(w.TenantByName(t.Context(), "brick"))(t))
-		_, err := w.TenantByName(t.Context(), "nobody")
+		_, err := w.TenantByName(t.Context(), "missing")
 		require.True(t, fault.Is(err, fault.NotFound), err)
 		acme := store.TenantView{ID: a.tenant, Name: "acme", CreatedAt: w.now}
 		brick := store.TenantView{ID: b.tenant, Name: "brick", CreatedAt: w.now}

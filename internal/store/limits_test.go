@@ -14,7 +14,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// request asks for a lock for a run that is not there yet.
+// request asks for a lock for a run that does not exist yet.
 func (w *world) request(a account, key string) store.LockRequest {
 	return store.LockRequest{
 		LockKey: store.LockKey{Tenant: a.tenant, Key: key}, Run: id.New[id.Run](w.mint), Workspace: a.workspace.ID, Limit: 60, Priority: 5,
@@ -125,7 +125,7 @@ func TestLiveRuns(t *testing.T) {
 		err := w.Engine(t.Context(), func(ctx context.Context, tx *Tx) error {
 			return tx.Apply(ctx, store.Changes{Now: w.now, EndedRuns: []store.RunKey{g.key()}})
 		})
-		require.Error(t, err, "a row that is not there is noticed")
+		require.Error(t, err, "a missing row is noticed")
 	})
 
 	t.Run("a run that waits for a lock starts with it, once it is free", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestLiveRuns(t *testing.T) {
 			late := w.request(a, "k")
 			taken, holders, err := tx.TakeLocks(t.Context(), []store.LockRequest{late}, w.now)
 			require.NoError(t, err)
-			require.Empty(t, taken, "nobody overtakes a run that waits")
+			require.Empty(t, taken, "no run overtakes one that waits")
 			require.Equal(t, map[store.LockKey]id.Run{late.LockKey: first.ID}, holders)
 		})
 		require.NoError(t, starting(first))
@@ -276,7 +276,7 @@ func TestUsage(t *testing.T) {
 			return err
 		})
 		w.engine(t, func(tx *Tx) {
-			require.Equal(t, 24*time.Hour, must(tx.RunQuotasOf(t.Context(), []id.Tenant{a.tenant}))(t)[a.tenant].MaxRunDuration, "reading waits for nobody")
+			require.Equal(t, 24*time.Hour, must(tx.RunQuotasOf(t.Context(), []id.Tenant{a.tenant}))(t)[a.tenant].MaxRunDuration, "reading does not wait")
 		})
 		holding.commit(t)
 		require.NoError(t, wait())
@@ -300,7 +300,7 @@ func TestQuotaRows(t *testing.T) {
 	require.Equal(t, quotas, got)
 	require.EqualValues(t, 2, version)
 	w.undone(t, func(tx *Tx) {
-		require.Error(t, tx.SetQuotas(t.Context(), id.New[id.Tenant](w.mint), 1, quotas), "nobody's")
+		require.Error(t, tx.SetQuotas(t.Context(), id.New[id.Tenant](w.mint), 1, quotas), "of no tenant")
 	})
 }
 

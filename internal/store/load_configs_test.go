@@ -13,8 +13,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// sendConfigs has the store send what looks at configs, decides about their slots and takes in
-// what their runs have told: for a batch of configs spread over the tenants.
+// sendConfigs has the store send what looks at configs, decides about their slots and processes
+// the results of their runs: for a batch of configs spread over the tenants.
 func (w *world) sendConfigs(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()

@@ -79,7 +79,7 @@ func (w *world) tasks(t testing.TB, key store.RunKey) []store.TaskView {
 }
 
 // states are those of a run's tasks in the order of the plan, as its tenant sees them. A
-// task that is in two places is there twice.
+// task that is in two places is listed twice.
 func (w *world) states(t testing.TB, g graph) (states []run.TaskState) {
 	t.Helper()
 	for _, task := range w.tasks(t, g.key()) {
@@ -198,7 +198,7 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// refused says that the changes fail for want of rows, and that nothing of them stands.
+// refused requires that the changes fail because rows are missing, and that nothing of them is stored.
 func (w *world) refused(t testing.TB, changes store.Changes, statement string) {
 	t.Helper()
 	probe := w.newProbe(changes.Moves[0].Task)

@@ -37,7 +37,7 @@ var writers = map[string]int{"ChargeShares": 40, "FoldSettlements": 40, "UpdateL
 // for repeats and for runs that are late, and an index for them would be one more for each event.
 var wasteful = []string{"TaskEvents", "BegunInTime"}
 
-// plans are the indexes that each hot statement uses, whatever the statistics say. A name
+// plans are the indexes that each hot statement uses, for any statistics. A name
 // stands for the index of each partition.
 var plans = map[string][]string{
 	"LockRunsForCount":  {"runs_pkey"},
@@ -254,7 +254,7 @@ func sqlOf(query string) string {
 	return caught.sql
 }
 
-// catcher stands where a connection would and keeps what it is sent.
+// catcher replaces a connection and keeps what it is sent.
 type catcher struct{ sql string }
 
 var errCaught = errors.New("caught")

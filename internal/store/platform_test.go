@@ -38,11 +38,11 @@ func TestPools(t *testing.T) {
 	w.engine(t, func(tx *Tx) {
 		locked := must(tx.LockPool(t.Context(), "remote"))(t)
 		require.Equal(t, pool, locked)
-		_, err := tx.LockPool(t.Context(), "nobody")
+		_, err := tx.LockPool(t.Context(), "missing")
 		require.True(t, fault.Is(err, fault.NotFound), err)
 		locked.Owner, locked.Version = id.Tenant{}, 2
 		require.NoError(t, tx.UpdatePool(t.Context(), locked))
-		require.Error(t, tx.UpdatePool(t.Context(), locked), "a version that is there already")
+		require.Error(t, tx.UpdatePool(t.Context(), locked), "a version that already exists")
 		require.Error(t, tx.DeletePool(t.Context(), pool), "a version that is over")
 		require.NoError(t, tx.DeletePool(t.Context(), locked))
 	})
@@ -66,7 +66,7 @@ func TestSigningKeys(t *testing.T) {
 	key.ExpiresAt, key.RevokedAt, key.Version = w.now.Add(time.Hour), w.now, 2
 	w.engine(t, func(tx *Tx) {
 		require.NoError(t, tx.UpdateSigningKey(t.Context(), key))
-		require.Error(t, tx.UpdateSigningKey(t.Context(), key), "a version that is there already")
+		require.Error(t, tx.UpdateSigningKey(t.Context(), key), "a version that already exists")
 	})
 	keys, _, err = w.SigningKeys(t.Context())
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// TestPoolerIsNoticed: through a pooler that it was not told of, a server would fail with
+// TestPoolerIsNoticed: through a pooler that is not configured, a server would fail with
 // "prepared statement already exists" without end.
 func TestPoolerIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -20,10 +20,10 @@ func TestPoolerIsNoticed(t *testing.T) {
 	_, err := store.Open(t.Context(), store.Options{URL: through})
 	require.True(t, fault.Is(err, fault.InvalidArgument), err)
 	require.ErrorContains(t, err, "leads to a connection pooler")
-	told, err := store.Open(t.Context(), store.Options{URL: through, Pooler: true})
+	pooled, err := store.Open(t.Context(), store.Options{URL: through, Pooler: true})
 	require.NoError(t, err)
-	defer told.Close()
-	require.NoError(t, told.Engine(t.Context(), func(ctx context.Context, tx *Tx) error {
+	defer pooled.Close()
+	require.NoError(t, pooled.Engine(t.Context(), func(ctx context.Context, tx *Tx) error {
 		_, err := tx.Clock(ctx)
 		return err
 	}))

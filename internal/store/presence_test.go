@@ -53,7 +53,7 @@ func TestPresence(t *testing.T) {
 		require.Equal(t, map[string]store.Capacity{"default": {2, 14}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 
 		w.SetClock(t, noon.Add(time.Minute))
-		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 3}}, Alive: []string{"nobody"}})
+		renew(t, w, store.Presence{Name: "b", Workers: []store.SeenWorker{{Name: "w2", Pool: "default", Slots: 3}}, Alive: []string{"missing"}})
 		require.Equal(t, map[string]store.Capacity{"default": {2, 7}, "big": {1, 4}}, must(w.PoolCapacities(t.Context()))(t))
 		w.SetClock(t, noon.Add(store.WorkerLives))
 		require.Equal(t, map[string]store.Capacity{"default": {1, 3}}, must(w.PoolCapacities(t.Context()))(t), "w1 fell silent")
@@ -106,19 +106,19 @@ func TestListen(t *testing.T) {
 	w := newWorld(t)
 	proxy := servotest.Proxy(t, w.URL)
 	ctx, cancel := context.WithCancel(t.Context())
-	listening, heard, ended := make(chan struct{}), make(chan string, 10), make(chan error, 1)
+	listening, notices, ended := make(chan struct{}), make(chan string, 10), make(chan error, 1)
 	listen := func() {
-		ended <- store.Listen(ctx, proxy.URL, func() { listening <- struct{}{} }, func(notice string) { heard <- notice })
+		ended <- store.Listen(ctx, proxy.URL, func() { listening <- struct{}{} }, func(notice string) { notices <- notice })
 	}
 
 	go listen()
 	<-listening
 	require.NoError(t, w.Notify(t.Context(), "one"))
 	require.NoError(t, w.Notify(t.Context(), "two"))
-	require.Equal(t, []string{"one", "two"}, []string{<-heard, <-heard})
+	require.Equal(t, []string{"one", "two"}, []string{<-notices, <-notices})
 
 	proxy.CutAll()
-	require.Error(t, <-ended, "who listens is told that nothing is heard any more")
+	require.Error(t, <-ended, "the listener is notified that the connection is lost")
 
 	go listen()
 	<-listening

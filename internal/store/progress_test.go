@@ -36,7 +36,7 @@ func (w *world) expiry(t testing.TB, key store.TaskKey) time.Time {
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// atNoon is a run with tasks in these states, in a world whose clock stands still.
+// atNoon is a run with tasks in these states, in a world with a stopped clock.
 func atNoon(t *testing.T, states ...run.TaskState) (*world, graph) {
 	t.Helper()
 	w := newWorld(t)
@@ -166,7 +166,7 @@ func TestHeartbeat(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	tell := func(t *testing.T, w *world, reports ...store.ProgressReport) map[id.Task]store.PulseAnswer {
+	send := func(t *testing.T, w *world, reports ...store.ProgressReport) map[id.Task]store.PulseAnswer {
 		t.Helper()
 		answers := map[id.Task]store.PulseAnswer{}
 		for key, answer := range must(w.WriteProgress(t.Context(), reports))(t) {
@@ -187,7 +187,7 @@ func TestProgress(t *testing.T) {
 	t.Run("the latest is kept, by the holder of the lease", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running, run.Queued)
-		answers := tell(t, w, progress(g.tasks[0]), progress(g.tasks[1]))
+		answers := send(t, w, progress(g.tasks[0]), progress(g.tasks[1]))
 		require.Equal(t, map[id.Task]store.PulseAnswer{g.tasks[0].ID: {Alive: true, ShouldCancel: true}}, answers, "the other is not leased")
 		want := store.ProgressView{Progress: progress(g.tasks[0]).Progress, Stages: 1, StageSince: noon, UpdatedAt: noon}
 		require.Equal(t, want, kept(t, w, g.tasks[0]).ProgressView)
@@ -197,7 +197,7 @@ func TestProgress(t *testing.T) {
 		next := progress(g.tasks[0])
 		next.RecordsLoaded, next.ETA, next.Fraction = 11, time.Time{}, 0.75
 		w.SetClock(t, noon.Add(time.Second))
-		tell(t, w, next)
+		send(t, w, next)
 		want.Progress, want.UpdatedAt = next.Progress, noon.Add(time.Second)
 		require.Equal(t, want, kept(t, w, g.tasks[0]).ProgressView)
 
@@ -207,7 +207,7 @@ func TestProgress(t *testing.T) {
 		foreign.Key.Tenant = id.New[id.Tenant](w.mint)
 		for _, p := range []store.ProgressReport{older, newer, foreign} {
 			p.Fraction = 1
-			require.Empty(t, tell(t, w, p))
+			require.Empty(t, send(t, w, p))
 		}
 		require.Equal(t, want, kept(t, w, g.tasks[0]).ProgressView)
 	})
@@ -215,23 +215,23 @@ func TestProgress(t *testing.T) {
 	t.Run("a repeated value is not written again", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running)
-		tell(t, w, progress(g.tasks[0]))
+		send(t, w, progress(g.tasks[0]))
 		const writers = `SELECT (SELECT xmin::text::int FROM servo.attempt_progress) + (SELECT xmin::text::int FROM servo.heartbeats)`
 		before := w.Count(t, writers)
 		w.SetClock(t, noon.Add(10*time.Minute))
-		require.Len(t, tell(t, w, progress(g.tasks[0])), 1)
+		require.Len(t, send(t, w, progress(g.tasks[0])), 1)
 		require.Equal(t, before, w.Count(t, writers))
 	})
 
 	t.Run("it renews a lease whose heartbeat is a quarter of its length old", func(t *testing.T) {
 		t.Parallel()
 		w, g := atNoon(t, run.Running)
-		for _, at := range []struct{ told, expires time.Duration }{
+		for _, at := range []struct{ sent, expires time.Duration }{
 			{0, time.Hour}, {15 * time.Minute, time.Hour}, {16 * time.Minute, 76 * time.Minute}, {20 * time.Minute, 76 * time.Minute},
 		} {
-			w.SetClock(t, noon.Add(at.told))
-			tell(t, w, progress(g.tasks[0]))
-			require.Equal(t, noon.Add(at.expires), w.expiry(t, keyOf(g.tasks[0])), at.told)
+			w.SetClock(t, noon.Add(at.sent))
+			send(t, w, progress(g.tasks[0]))
+			require.Equal(t, noon.Add(at.expires), w.expiry(t, keyOf(g.tasks[0])), at.sent)
 		}
 	})
 
@@ -244,7 +244,7 @@ func TestProgress(t *testing.T) {
 		}
 		for i, step := range steps {
 			w.SetClock(t, noon.Add(time.Duration(i)*time.Minute))
-			tell(t, w, step)
+			send(t, w, step)
 		}
 		at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 		require.Equal(t, []store.Stage{
@@ -263,7 +263,7 @@ func TestProgress(t *testing.T) {
 		const stages = 130
 		for i := range stages {
 			w.SetClock(t, noon.Add(time.Duration(i)*time.Second))
-			tell(t, w, in(g.tasks[0], "load", fmt.Sprint("page ", i+1)))
+			send(t, w, in(g.tasks[0], "load", fmt.Sprint("page ", i+1)))
 		}
 		require.Equal(t, 100, w.Count(t, `SELECT count(*) FROM servo.attempt_stages`))
 		found := kept(t, w, g.tasks[0])
@@ -287,7 +287,7 @@ func TestProgress(t *testing.T) {
 			task.Attempt++
 			w.Exec(t, fmt.Sprintf(`UPDATE servo.leases SET attempt = %d`, task.Attempt))
 			for i := range 80 {
-				tell(t, w, in(task, "load", fmt.Sprint(task.Attempt, "/", i)))
+				send(t, w, in(task, "load", fmt.Sprint(task.Attempt, "/", i)))
 			}
 		}
 		found := must(w.AttemptProgress(t.Context(), keyOf(task)))(t)

@@ -61,7 +61,7 @@ func TestRates(t *testing.T) {
 		got = must(db.LeaseRate(t.Context(), key, ask(10, 0)))(t)
 		require.Equal(t, store.RateLease{Granted: 10, Leased: 21, Window: window.Add(time.Minute), Now: window.Add(time.Minute)}, got)
 
-		db.SetClock(t, noon.Add(-time.Hour)) // a clock that was wrong holds nobody up
+		db.SetClock(t, noon.Add(-time.Hour)) // a clock that was wrong blocks no caller
 		got = must(db.LeaseRate(t.Context(), key, ask(100, 0)))(t)
 		require.Equal(t, 100, got.Granted)
 	})
@@ -116,7 +116,7 @@ func TestRates(t *testing.T) {
 		require.Zero(t, must(db.ReportStreams(t.Context(), key.Tenant, b, 2, time.Hour))(t))
 		require.Equal(t, 2, must(db.ReportStreams(t.Context(), key.Tenant, a, 1, time.Minute))(t))
 		db.SetClock(t, noon.Add(time.Minute))
-		require.Zero(t, must(db.ReportStreams(t.Context(), key.Tenant, b, 2, time.Hour))(t), "a says nothing any more")
+		require.Zero(t, must(db.ReportStreams(t.Context(), key.Tenant, b, 2, time.Hour))(t), "server a reports nothing any more")
 	})
 
 	t.Run("unused rows are deleted", func(t *testing.T) {

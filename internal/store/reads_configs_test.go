@@ -36,7 +36,7 @@ func TestReadConfigs(t *testing.T) {
 			_, err := w.GetConfig(t.Context(), key)
 			require.True(t, fault.Is(err, fault.NotFound), err)
 		}
-		for _, name := range []string{"gone", "nobody"} {
+		for _, name := range []string{"gone", "missing"} {
 			_, err := w.GetConfigByName(t.Context(), a.tenant, tenant.DefaultWorkspace, name)
 			require.True(t, fault.Is(err, fault.NotFound), err)
 			require.ErrorContains(t, err, name)

@@ -154,7 +154,7 @@ func TestRunEvents(t *testing.T) {
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-				// position 0 was drawn before everybody else's
+				// position 0 was drawn before all others
 				_, err = tx.Raw().Exec(ctx, `INSERT INTO servo.run_event_rows (tenant_id, run_id, position, recorded_at, events)
 					VALUES ($1, $2, 0, $4, jsonb_build_array(jsonb_build_object('t', 'task.queued', 's', $3::uuid, 'v', 2, 'd', '{}'::jsonb)))`, g.run.Tenant.UUID, g.run.ID.UUID, g.tasks[0].ID.UUID, w.now)
 				return err
@@ -170,7 +170,7 @@ func TestRunEvents(t *testing.T) {
 
 		again := &reader{world: w, key: g.key()}
 		again.read(t, 1)
-		require.Equal(t, r.seen, again.seen, "whoever comes later reads the same feed")
+		require.Equal(t, r.seen, again.seen, "a later reader reads the same feed")
 	})
 
 	t.Run("who is rolled back leaves nothing behind", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestRunEvents(t *testing.T) {
 			if err := patient(ctx, tx); err != nil {
 				return err
 			}
-			_, err := tx.Raw().Exec(ctx, `SELECT pg_current_xact_id()`) // somebody else's work
+			_, err := tx.Raw().Exec(ctx, `SELECT pg_current_xact_id()`) // work of another session
 			return err
 		})
 		g.run.State, g.run.Remaining, g.run.Succeeded, g.run.FinishedAt, g.run.Version = run.RunSucceeded, 0, 2, w.now, 2

@@ -147,7 +147,7 @@ var everyMonth = map[string]bool{
 	"runs in states that none is in": true, "runs in states of a pipeline that has none": true, "how far runs in states are tried": true, "retries of a run": true,
 }
 
-// readQueries say which statement of a read is meant, if it is not its last.
+// readQueries name which statement of a read is meant, if it is not its last.
 var readQueries = map[string]string{
 	"runs that have not ended": "RunsInStates", "runs in states that none is in": "RunsInStates", "runs in states of a pipeline that has none": "RunsInStates",
 	"how far runs in states are tried": "RunsInStatesBound", "how far a filter of runs is tried": "RunsBound",

@@ -23,7 +23,7 @@ func (w *world) workspace(t testing.TB, a account, name string) account {
 	return a
 }
 
-// later goes on minting ids from a later time.
+// later continues to mint ids from a later time.
 func (w *world) later(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.mint = id.NewMinter(w.now)
@@ -78,29 +78,29 @@ func TestListRuns(t *testing.T) {
 		filter store.RunFilter
 		want   []int
 	}{
-		"all of a tenant, the newest first":           {store.RunFilter{}, []int{5, 3, 2, 1, 0}},
-		"of a workspace":                              {store.RunFilter{Workspace: "staging"}, []int{2}},
-		"of a workspace that is not there":            {store.RunFilter{Workspace: "nowhere"}, nil},
-		"of a pipeline":                               {store.RunFilter{Pipeline: "hourly"}, []int{3}},
-		"in a state":                                  {store.RunFilter{States: []run.State{run.RunFailed}}, []int{1}},
-		"in one of several states":                    {store.RunFilter{States: []run.State{run.RunFailed, run.RunPending}}, []int{5, 1}},
-		"that have not ended":                         {store.RunFilter{States: []run.State{run.RunPending, run.RunRunning}}, []int{5, 3, 2, 0}},
-		"in a state, of a workspace":                  {store.RunFilter{Workspace: "staging", States: []run.State{run.RunRunning, run.RunFailed}}, []int{2}},
-		"in a state that none is in":                  {store.RunFilter{States: []run.State{run.RunTimedOut, run.RunCancelling}}, nil},
-		"in a state, made from a time on":             {store.RunFilter{States: []run.State{run.RunFailed}, From: start.Add(2 * time.Minute)}, nil},
-		"that retry a run, in a state":                {store.RunFilter{Parent: &made[1].ID, States: []run.State{run.RunFailed}}, nil},
-		"that retry a run, of a config":               {store.RunFilter{Parent: &made[1].ID, Config: &nightly}, []int{3}},
-		"that succeeded":                              {store.RunFilter{States: []run.State{run.RunSucceeded}}, nil},
-		"made from a time on":                         {store.RunFilter{From: start.Add(2 * time.Minute)}, []int{5, 3, 2}},
-		"made before a time":                          {store.RunFilter{To: start.Add(2 * time.Minute)}, []int{1, 0}},
-		"made before there were any":                  {store.RunFilter{To: time.Unix(-1, 0)}, nil},
-		"made after the last time that an id can say": {store.RunFilter{From: time.UnixMilli(1 << 48)}, nil},
-		"made between the ends of time":               {store.RunFilter{From: time.Unix(-1, 0), To: time.UnixMilli(1 << 48)}, []int{5, 3, 2, 1, 0}},
-		"that retry a run":                            {store.RunFilter{Parent: &made[1].ID}, []int{3}},
-		"of a config, and not another tenant's":       {store.RunFilter{Config: &nightly}, []int{3, 0}},
-		"of a config that is not there":               {store.RunFilter{Config: &unknown}, nil},
-		"of a config, in a state":                     {store.RunFilter{Config: &nightly, Pipeline: "hourly"}, []int{3}},
-		"by several things at once":                   {store.RunFilter{Workspace: "default", Pipeline: "daily", States: []run.State{run.RunRunning}}, []int{0}},
+		"all of a tenant, the newest first":     {store.RunFilter{}, []int{5, 3, 2, 1, 0}},
+		"of a workspace":                        {store.RunFilter{Workspace: "staging"}, []int{2}},
+		"of an unknown workspace":               {store.RunFilter{Workspace: "nowhere"}, nil},
+		"of a pipeline":                         {store.RunFilter{Pipeline: "hourly"}, []int{3}},
+		"in a state":                            {store.RunFilter{States: []run.State{run.RunFailed}}, []int{1}},
+		"in one of several states":              {store.RunFilter{States: []run.State{run.RunFailed, run.RunPending}}, []int{5, 1}},
+		"that have not ended":                   {store.RunFilter{States: []run.State{run.RunPending, run.RunRunning}}, []int{5, 3, 2, 0}},
+		"in a state, of a workspace":            {store.RunFilter{Workspace: "staging", States: []run.State{run.RunRunning, run.RunFailed}}, []int{2}},
+		"in a state that none is in":            {store.RunFilter{States: []run.State{run.RunTimedOut, run.RunCancelling}}, nil},
+		"in a state, made from a time on":       {store.RunFilter{States: []run.State{run.RunFailed}, From: start.Add(2 * time.Minute)}, nil},
+		"that retry a run, in a state":          {store.RunFilter{Parent: &made[1].ID, States: []run.State{run.RunFailed}}, nil},
+		"that retry a run, of a config":         {store.RunFilter{Parent: &made[1].ID, Config: &nightly}, []int{3}},
+		"that succeeded":                        {store.RunFilter{States: []run.State{run.RunSucceeded}}, nil},
+		"made from a time on":                   {store.RunFilter{From: start.Add(2 * time.Minute)}, []int{5, 3, 2}},
+		"made before a time":                    {store.RunFilter{To: start.Add(2 * time.Minute)}, []int{1, 0}},
+		"made before there were any":            {store.RunFilter{To: time.Unix(-1, 0)}, nil},
+		"created after the last time of an id":  {store.RunFilter{From: time.UnixMilli(1 << 48)}, nil},
+		"made between the ends of time":         {store.RunFilter{From: time.Unix(-1, 0), To: time.UnixMilli(1 << 48)}, []int{5, 3, 2, 1, 0}},
+		"that retry a run":                      {store.RunFilter{Parent: &made[1].ID}, []int{3}},
+		"of a config, and not another tenant's": {store.RunFilter{Config: &nightly}, []int{3, 0}},
+		"of an unknown config":                  {store.RunFilter{Config: &unknown}, nil},
+		"of a config, in a state":               {store.RunFilter{Config: &nightly, Pipeline: "hourly"}, []int{3}},
+		"by several things at once":             {store.RunFilter{Workspace: "default", Pipeline: "daily", States: []run.State{run.RunRunning}}, []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,8 +136,8 @@ func TestTasks(t *testing.T) {
 	states := run.TaskStates()
 	g := w.newRun(t, a, states, make([][]int32, len(states))...)
 	running := slices.Index(states, run.Running)
-	said := progress(g.tasks[running])
-	must(w.WriteProgress(t.Context(), []store.ProgressReport{said}))(t)
+	report := progress(g.tasks[running])
+	must(w.WriteProgress(t.Context(), []store.ProgressReport{report}))(t)
 	w.Exec(t, `INSERT INTO servo.durations (tenant_id, asset, seconds, samples, updated_at) SELECT id, 'asset', 90, 3, servo.clock() FROM servo.tenants`)
 
 	t.Run("each state shows what it has", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestTasks(t *testing.T) {
 				require.True(t, view.ExpiresAt.After(task.ExpiresAt), "a heartbeat renews the lease")
 				require.False(t, view.SeenAt.IsZero())
 				want.ExpiresAt, want.SeenAt, want.Usual = view.ExpiresAt, view.SeenAt, 90*time.Second
-				want.Progress = &store.ProgressView{Progress: said.Progress, Stages: 1, StageSince: view.SeenAt, UpdatedAt: view.SeenAt}
+				want.Progress = &store.ProgressView{Progress: report.Progress, Stages: 1, StageSince: view.SeenAt, UpdatedAt: view.SeenAt}
 			}
 			require.Equal(t, want, view, task.State)
 			require.Equal(t, view, must(w.GetTask(t.Context(), keyOf(task)))(t), "one by its key is the same")

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLogin: servers log in with a role that owns nothing and inherits nothing. What it does
-// without taking a role is refused by PostgreSQL, whatever the statement says.
+// without taking a role is refused by PostgreSQL, whatever the statement is.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	const insufficientPrivilege = "42501"

@@ -142,9 +142,9 @@ func TestFindKeys(t *testing.T) {
 	require.Equal(t, []string{"ci"}, names(a.tenant, "ci"), "of one tenant")
 	require.ElementsMatch(t, []string{"ci", "ci-old"}, names(a.tenant, "ABCD"), "by how the id begins, also one that was revoked")
 	require.Equal(t, []string{"CI of brick"}, names(id.Tenant{}, "sk_abcd2"))
-	require.Equal(t, []string{"CI of brick"}, names(id.Tenant{}, "sk_abcd200000000000_"+strings.Repeat("x", 43)), "whoever pastes a whole key finds it by its id")
+	require.Equal(t, []string{"CI of brick"}, names(id.Tenant{}, "sk_abcd200000000000_"+strings.Repeat("x", 43)), "a complete key is found by its id")
 	require.ElementsMatch(t, []string{"ci", "ci-old", "CI of brick", "abcd"}, names(id.Tenant{}, "abcd"), "each once")
-	require.Empty(t, names(id.Tenant{}, "sk_abc"), "three digits say too little")
+	require.Empty(t, names(id.Tenant{}, "sk_abc"), "three digits are too few")
 	require.Empty(t, names(id.Tenant{}, "abcd9"))
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // TestConnectionsComeBackClean: role and tenant belong to a transaction. Whatever ends it,
-// the next user of the connection starts as nobody.
+// the next user of the connection starts without a role and tenant.
 func TestConnectionsComeBackClean(t *testing.T) {
 	t.Parallel()
 	type body func(ctx context.Context, tx *Tx) error

@@ -30,7 +30,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, map[string]store.Settings{"engine": want, "tenant": want}, settings)
 }
 
-// TestAllowPause: a transaction of the engine that says nothing for two seconds is ended, unless it may
+// TestAllowPause: a transaction of the engine that is idle for two seconds is ended, unless it may
 // pause for longer.
 func TestAllowPause(t *testing.T) {
 	t.Parallel()

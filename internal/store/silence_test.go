@@ -12,7 +12,7 @@ import (
 )
 
 // TestSilence: a server that is stopped in the middle of a transaction holds locks that
-// everybody else waits for. It must lose them, and find out when it goes on.
+// all others wait for. It must lose them, and find out when it continues.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	db := servotest.DB(t)
@@ -31,6 +31,6 @@ func TestSilence(t *testing.T) {
 		return err
 	})
 	require.Error(t, err, "the transaction has lost its locks and must not commit")
-	require.NoError(t, ctx.Err(), "the next server waits for ever")
+	require.NoError(t, ctx.Err(), "the next server waits without end")
 	require.Equal(t, store.Away, store.Diagnose(err), "the engine tries again: %v", err)
 }

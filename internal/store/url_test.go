@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// TestCheckURL holds that no part of a password is in what is said about a database's URL.
+// TestCheckURL checks that no part of a password is in an error about a database's URL.
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -179,14 +179,14 @@ func TestFindOrphans(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		a := w.account(t, "a")
-		nobody := id.New[id.Tenant](w.mint)
-		w.Exec(t, `UPDATE servo.entity_events SET tenant_id = '`+nobody.String()+`'`)
+		absent := id.New[id.Tenant](w.mint)
+		w.Exec(t, `UPDATE servo.entity_events SET tenant_id = '`+absent.String()+`'`)
 		var rows, ofA []store.EntityOrphanRow
 		w.snapshot(t, func(ctx context.Context, tx *Tx) error {
 			require.NoError(t, tx.EntityOrphans(ctx, &a.tenant, collect(&ofA)))
 			return tx.EntityOrphans(ctx, nil, collect(&rows))
 		})
-		require.Equal(t, []store.EntityOrphanRow{{Source: "entity_events", TenantID: nobody.UUID, Lost: 2}}, rows)
+		require.Equal(t, []store.EntityOrphanRow{{Source: "entity_events", TenantID: absent.UUID, Lost: 2}}, rows)
 		require.Empty(t, ofA)
 	})
 
@@ -252,13 +252,13 @@ func TestFindOrphans(t *testing.T) {
 			return tx.Ledger(ctx, nil, collect(&found))
 		})
 		require.Empty(t, foreign)
-		told := map[string]int{}
+		counts := map[string]int{}
 		for _, row := range found {
-			told[row.Wrong]++
+			counts[row.Wrong]++
 		}
 		require.Equal(t, map[string]int{
 			"run without slot": 1, "slot without run": 2, "slot in range": 2, "ranges overlap": 1, "slot without config": 1, "range without config": 1,
-		}, told)
+		}, counts)
 	})
 
 	t.Run("rows under a run's id and another tenant are found", func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestRepairRows(t *testing.T) {
 		return tx.Repair(ctx, store.RunRepair{DropTasks: []store.TaskKey{{Tenant: b.tenant, Run: g.run.ID, Task: g.tasks[0].ID}}})
 	})
 	_, mismatch := errors.AsType[*store.MismatchError](err)
-	require.True(t, mismatch, "what is not there cannot be dropped: %v", err)
+	require.True(t, mismatch, "a missing trigger cannot be dropped: %v", err)
 }
 
 func ptr[T any](value T) *T { return &value }

@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 			_, err = tx.Task(t.Context(), keyOf(other.tasks[0]))
 			require.True(t, fault.Is(err, fault.NotFound), err)
 		}, func(tx *Tx) {
-			w.newRun(t, b, nil, nil) // committed by somebody else in the middle
+			w.newRun(t, b, nil, nil) // committed by another transaction in between
 			runs := must(tx.LookRuns(t.Context(), []store.RunKey{mine.key(), other.key()}))(t)
 			require.Len(t, runs, 2)
 			require.Len(t, must(tx.LookShares(t.Context(), shareOf(a), time.Minute, 10, 10, headsOf))(t), 2)

@@ -194,7 +194,7 @@ func (g graph) keys(indexes ...int) []store.TaskKey {
 func keyOf(t run.Task) store.TaskKey { return store.TaskKey{Tenant: t.Tenant, Run: t.Run, Task: t.ID} }
 
 // newRun makes a run whose task i waits for the tasks upstreams[i]. The tasks are PENDING or
-// READY, unless in says otherwise.
+// READY, unless in specifies others.
 func (w *world) newRun(t testing.TB, a account, in []run.TaskState, upstreams ...[]int32) graph {
 	t.Helper()
 	g := graph{run: run.Run{

@@ -18,7 +18,7 @@ import (
 	"go.arco.dev/servo/internal/worker"
 )
 
-// endless is a server that has so many tasks, and believes everything.
+// endless is a server with a number of tasks that accepts every report.
 type endless struct {
 	servov1.UnimplementedWorkerServiceServer
 

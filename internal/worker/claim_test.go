@@ -76,7 +76,7 @@ func TestClaim(t *testing.T) {
 			b.do(func() { require.Len(t, b.queue, 4) })
 			close(release)
 			b.ended(t, ids...)
-			require.Equal(t, []string{"Start", "Complete"}, b.lease(ids[4]).heard)
+			require.Equal(t, []string{"Start", "Complete"}, b.lease(ids[4]).actions)
 		})
 	})
 
@@ -159,9 +159,9 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// TestDenied holds that a worker whose key is refused ends, and says what was refused.
+// TestDenied checks that a worker whose key is refused ends, and reports what was refused.
 // TestSettledClaims: a heartbeat names the claims that are over, and lists every lease that they have
-// brought and that has not ended, so that the server knows which ones the worker has not heard of.
+// returned and that has not ended, so that the server knows which ones the worker has not received.
 func TestSettledClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestSettledClaims(t *testing.T) {
 				return nil
 			}
 		})
-		time.Sleep(time.Minute) // no lease is held: it beats all the same
+		time.Sleep(time.Minute) // no lease is held: it nevertheless beats
 		ids := b.add(2, "gold/a")
 		time.Sleep(time.Minute)
 		b.do(func() {
@@ -340,10 +340,10 @@ func TestHeartbeat(t *testing.T) {
 			b.wait(t, func() bool { return b.counted(isReport) > 1 })
 			b.do(func() { b.leases[id].lost = true })
 			time.Sleep(time.Minute)
-			said := b.count(isReport)
+			reports := b.count(isReport)
 			time.Sleep(time.Minute)
-			require.Equal(t, said, b.count(isReport))
-			require.NoError(t, b.stopped(), "nothing is left to say")
+			require.Equal(t, reports, b.count(isReport))
+			require.NoError(t, b.stopped(), "nothing is left to report")
 		})
 	})
 

@@ -108,10 +108,10 @@ func TestExec(t *testing.T) {
 	for name, c := range map[string]struct{ script, code, message string }{
 		"a failed command fails with its code and stderr": {`echo reason >&2; exit 3`, "USER_CODE_EXCEPTION", "the command exited with code 3"},
 		"exit 75 is tried again":                          {`exit 75`, "SERVICE_UNAVAILABLE", "the command exited with code 75"},
-		"a command that is killed is told":                {`kill -9 $$`, "WORKER_CRASH", "the command was terminated by signal killed, possibly by the kernel because memory ran out"},
-		"a command that crashes is told":                  {`kill -SEGV $$`, "USER_CODE_EXCEPTION", "the command was terminated by signal segmentation fault"},
-		"a result that is no JSON is told":                {`echo hello > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result is not JSON: invalid character 'h' looking for beginning of value"},
-		"a result that is too large is told":              {`head -c 70000 /dev/zero > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result file has more than 65536 bytes"},
+		"a command that is killed is reported":            {`kill -9 $$`, "WORKER_CRASH", "the command was terminated by signal killed, possibly by the kernel because memory ran out"},
+		"a command that crashes is reported":              {`kill -SEGV $$`, "USER_CODE_EXCEPTION", "the command was terminated by signal segmentation fault"},
+		"a result that is no JSON is reported":            {`echo hello > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result is not JSON: invalid character 'h' looking for beginning of value"},
+		"a result that is too large is reported":          {`head -c 70000 /dev/zero > "$SERVO_RESULT"`, "USER_CODE_EXCEPTION", "the result file has more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +189,7 @@ func TestExecEnvironment(t *testing.T) {
 	require.Equal(t, []any{"", "passed", os.Getenv("PATH")}, b.lease(id).result.AsInterface())
 }
 
-// waitForPid waits for a script to say its process id.
+// waitForPid waits for a script to write its process id.
 func waitForPid(t *testing.T, file string) int {
 	t.Helper()
 	var pid int

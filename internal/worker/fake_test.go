@@ -50,16 +50,16 @@ type fakeLease struct {
 	result     *structpb.Value
 	failure    *servov1.Failure
 	retryAfter time.Duration
-	heard      []string
+	actions    []string
 	log        string
 	seqs       []int64
 	cursor     string
 	fanned     []*servov1.FanOut
 
-	progress     []*servov1.Progress
-	beats        int
-	toldByBeats  int
-	lost, cancel bool
+	progress        []*servov1.Progress
+	beats           int
+	progressByBeats int
+	lost, cancel    bool
 }
 
 func newFake() *fake {
@@ -115,7 +115,7 @@ func (f *fake) wait(t testing.TB, holds func() bool) {
 		select {
 		case <-changed:
 		case <-timeout:
-			require.Fail(t, "waited in vain")
+			require.Fail(t, "the condition was not met in time")
 		}
 	}
 }
@@ -303,7 +303,7 @@ func (f *fake) apply(it *servov1.ReportItem) *servov1.ReportAnswer {
 		}
 		return problemAnswer(fault.Stale, "the lease is over")
 	}
-	l.heard = append(l.heard, what)
+	l.actions = append(l.actions, what)
 	switch a := it.GetAction().(type) {
 	case *servov1.ReportItem_Start:
 		if l.cancel {
@@ -351,7 +351,7 @@ func (f *fake) heartbeat(r *servov1.HeartbeatRequest) *servov1.HeartbeatResponse
 			if held {
 				l.beats++
 				if it.GetProgress() != nil {
-					l.toldByBeats++
+					l.progressByBeats++
 				}
 			}
 			answer.Leases = append(answer.Leases, &servov1.HeartbeatAnswer{Held: held, ShouldCancel: held && l.cancel})

@@ -206,7 +206,7 @@ func TestHTTPTargets(t *testing.T) {
 		require.Equal(t, "INVALID_CONFIGURATION", failure.GetCode(), "%s: %v", host, failure)
 		require.NotEmpty(t, failure.GetSuggestedAction())
 	}
-	require.Equal(t, "NETWORK_ERROR", failed("localhost").GetCode(), "what a name resolves to is not told")
+	require.Equal(t, "NETWORK_ERROR", failed("localhost").GetCode(), "what a name resolves to is not reported")
 	require.Zero(t, accepts.Load())
 	require.NoError(t, b.stopped())
 }

@@ -30,7 +30,7 @@ func TestReport(t *testing.T) {
 			b.ended(t, id)
 			require.Equal(t, "Complete", b.lease(id).state)
 			require.Equal(t, map[string]any{"rows": 3.0, "ok": true, "names": []any{"x", nil}}, b.lease(id).result.AsInterface())
-			require.Equal(t, []string{"Complete"}, b.lease(id).heard, "it was claimed and started in one step")
+			require.Equal(t, []string{"Complete"}, b.lease(id).actions, "it was claimed and started in one step")
 		})
 	})
 
@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.counted(isReport) >= 4 })
 			synctest.Wait()
-			require.Equal(t, []string{"Complete"}, b.lease(id).heard)
+			require.Equal(t, []string{"Complete"}, b.lease(id).actions)
 			require.Equal(t, 4, b.count(isReport))
 			require.NoError(t, b.stopped())
 		})
@@ -114,7 +114,7 @@ func TestReport(t *testing.T) {
 			close(release)
 			b.ended(t, slow, id)
 			require.Equal(t, "Complete", b.lease(id).state)
-			require.Equal(t, []string{"Start", "Complete"}, b.lease(id).heard[len(b.lease(id).heard)-2:])
+			require.Equal(t, []string{"Start", "Complete"}, b.lease(id).actions[len(b.lease(id).actions)-2:])
 		})
 	})
 
@@ -160,7 +160,7 @@ func TestReport(t *testing.T) {
 			ids := b.add(20, "gold/a")
 			ids = append(ids, b.add(1, "gold/big")...)
 			ids = append(ids, b.add(20, "gold/a")...)
-			time.Sleep(10 * time.Second) // all have ended and wait to be heard
+			time.Sleep(10 * time.Second) // all have ended and wait for the server
 			open.Store(true)
 			b.ended(t, ids...)
 			for i, id := range ids {
@@ -238,14 +238,14 @@ func TestVerdict(t *testing.T) {
 				return worker.Result{}, &worker.Error{Code: "RATE_LIMITED", Cause: boom}
 			}, "RATE_LIMITED", "boom",
 		},
-		"a panic is told with its value": {
+		"a panic is reported with its value": {
 			func(context.Context, *worker.Task) (worker.Result, error) { panic("at the disco") }, "USER_CODE_EXCEPTION", "panic: at the disco",
 		},
-		"a result that is no JSON is told": {returns(`{`), "USER_CODE_EXCEPTION", "the result is not JSON: unexpected EOF"},
-		"a result that is too large is told": {
+		"a result that is no JSON is reported": {returns(`{`), "USER_CODE_EXCEPTION", "the result is not JSON: unexpected EOF"},
+		"a result that is too large is reported": {
 			returns(`"` + strings.Repeat("x", 64<<10) + `"`), "USER_CODE_EXCEPTION", "the result has 65538 bytes, the limit is 65536",
 		},
-		"an integer that would arrive as another is told": {
+		"an integer that would arrive as another is reported": {
 			returns(`{"id":9007199254740993}`), "USER_CODE_EXCEPTION",
 			`the result has an inexact number at id: "9007199254740993" cannot be kept exactly: ` +
 				`numbers have the range and precision of an IEEE double (send it as a string)`,

@@ -85,11 +85,11 @@ func TestStop(t *testing.T) {
 			b.wait(t, func() bool { return b.leases[id] != nil })
 			synctest.Wait() // until it has begun
 			require.NoError(t, b.stopped())
-			require.Equal(t, []string{"Fail"}, b.lease(id).heard)
+			require.Equal(t, []string{"Fail"}, b.lease(id).actions)
 			require.Equal(t, "INTERRUPTED", b.lease(id).failure.GetCode())
 			close(release)
 			synctest.Wait()
-			require.Equal(t, []string{"Fail"}, b.lease(id).heard)
+			require.Equal(t, []string{"Fail"}, b.lease(id).actions)
 		})
 	})
 

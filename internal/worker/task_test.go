@@ -48,7 +48,7 @@ func TestTask(t *testing.T) {
 			id := b.add(1, "gold/a", func(l *servov1.Lease) { l.Cursor = "0" })[0]
 			b.ended(t, id)
 			require.Equal(t, "2", b.lease(id).cursor)
-			require.Equal(t, []string{"Advance", "Advance", "Complete"}, b.lease(id).heard)
+			require.Equal(t, []string{"Advance", "Advance", "Complete"}, b.lease(id).actions)
 		})
 	})
 
@@ -59,7 +59,7 @@ func TestTask(t *testing.T) {
 			b := start(t, handlers{"gold/a": does(func(ctx context.Context, task *worker.Task) error {
 				time.Sleep(time.Second)
 				if err := task.Advance(ctx, "2"); !errors.Is(err, worker.ErrCursorMoved) {
-					return fmt.Errorf("not told: %w", err)
+					return fmt.Errorf("not reported: %w", err)
 				}
 				found = task.Cursor()
 				return task.Advance(ctx, "6")
@@ -140,11 +140,11 @@ func TestTask(t *testing.T) {
 			})})
 			id := b.add(1, "gold/a")[0]
 			b.ended(t, id)
-			told := b.lease(id).progress
-			require.Equal(t, "0", told[0].GetStage())
-			require.Less(t, len(told), 8, "at most one each second, and the last")
-			require.GreaterOrEqual(t, len(told), 4)
-			last := told[len(told)-1]
+			sent := b.lease(id).progress
+			require.Equal(t, "0", sent[0].GetStage())
+			require.Less(t, len(sent), 8, "at most one each second, and the last")
+			require.GreaterOrEqual(t, len(sent), 4)
+			last := sent[len(sent)-1]
 			require.Equal(t, "99", last.GetStage(), "the last one is sent before the end")
 			require.EqualValues(t, 1, last.GetFraction(), "more than all is all")
 			require.Zero(t, last.GetRecordsLoaded())
@@ -164,11 +164,11 @@ func TestTask(t *testing.T) {
 			})})
 			id := b.add(1, "gold/a")[0]
 			b.ended(t, id)
-			told := b.lease(id).progress
-			require.LessOrEqual(t, len(told), 4, "2.1 s")
-			require.Equal(t, "20", told[len(told)-1].GetStage())
-			for i := range told[1:] {
-				require.NotEqual(t, told[i].GetStage(), told[i+1].GetStage())
+			sent := b.lease(id).progress
+			require.LessOrEqual(t, len(sent), 4, "2.1 s")
+			require.Equal(t, "20", sent[len(sent)-1].GetStage())
+			for i := range sent[1:] {
+				require.NotEqual(t, sent[i].GetStage(), sent[i+1].GetStage())
 			}
 		})
 	})
@@ -185,7 +185,7 @@ func TestTask(t *testing.T) {
 			b.ended(t, id)
 			require.Len(t, b.lease(id).progress, 1)
 			require.NotZero(t, b.lease(id).beats)
-			require.Zero(t, b.lease(id).toldByBeats)
+			require.Zero(t, b.lease(id).progressByBeats)
 		})
 	})
 
@@ -287,14 +287,14 @@ func TestLogs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": does(func(_ context.Context, task *worker.Task) error {
 				log := task.Logger().With("run", 7).WithGroup("http")
-				log.Info("fetched\nall", "status", 200, slog.Group("body", "bytes", 12, "kind", "a b"), "error", errors.New(`say "no"`), "took", time.Second)
+				log.Info("fetched\nall", "status", 200, slog.Group("body", "bytes", 12, "kind", "a b"), "error", errors.New(`no "body"`), "took", time.Second)
 				task.Logger().Debug("not kept")
 				task.Logger().Warn("\x1b[31mred\x00", "empty", "", "bad", "\xff")
 				return nil
 			})})
 			id := b.add(1, "gold/a")[0]
 			b.ended(t, id)
-			require.Equal(t, []string{"Log", "Complete"}, b.lease(id).heard, "the lines come before the end, in one call")
+			require.Equal(t, []string{"Log", "Complete"}, b.lease(id).actions, "the lines come before the end, in one call")
 			lines := strings.Split(strings.TrimSuffix(b.lease(id).log, "\n"), "\n")
 			require.Len(t, lines, 2)
 			stamp := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z `)
@@ -302,7 +302,7 @@ func TestLogs(t *testing.T) {
 				require.Regexp(t, stamp, lines[i])
 				lines[i] = stamp.ReplaceAllString(lines[i], "")
 			}
-			require.Equal(t, `INFO fetched\nall run=7 http.status=200 http.body.bytes=12 http.body.kind="a b" http.error="say \"no\"" http.took=1s`, lines[0])
+			require.Equal(t, `INFO fetched\nall run=7 http.status=200 http.body.bytes=12 http.body.kind="a b" http.error="no \"body\"" http.took=1s`, lines[0])
 			require.Equal(t, `WARN \x1b[31mred\x00 empty="" bad="\xff"`, lines[1])
 		})
 	})

@@ -64,7 +64,7 @@ func TestExactProperty(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, "a[1].b", f.Violation.Field)
 		exact, err := canon.CheckNumbers([]byte(document))
-		require.NoError(t, err, "it is JSON all the same")
+		require.NoError(t, err, "it is nevertheless valid JSON")
 		require.False(t, exact)
 	})
 }

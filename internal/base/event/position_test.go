@@ -45,7 +45,7 @@ func TestEpochs(t *testing.T) {
 		return event.Position{Epoch: epoch, Tx: tx, Position: position}
 	}
 	require.Equal(t, at(1, 400, 7), epochs.Current(at(1, 400, 7)), "what is left of the past is the past")
-	require.Equal(t, at(2, 500, 0), epochs.Current(at(1, 800, 7)), "who had read further sees what stands there now")
+	require.Equal(t, at(2, 500, 0), epochs.Current(at(1, 800, 7)), "a reader that was further ahead reads the events now at this position")
 	require.Equal(t, at(2, 550, 7), epochs.Current(at(2, 550, 7)))
 	require.Equal(t, at(3, 600, 0), epochs.Current(at(2, 650, 7)))
 	require.Equal(t, at(3, 650, 7), epochs.Current(at(3, 650, 7)))

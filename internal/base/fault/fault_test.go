@@ -36,7 +36,7 @@ func TestFault(t *testing.T) {
 	t.Run("the cause is kept and not shown", func(t *testing.T) {
 		t.Parallel()
 		cause := errors.New("dial tcp: refused")
-		err := fault.New(fault.Unavailable, "the database is away", fault.Cause(cause))
+		err := fault.New(fault.Unavailable, "the database does not answer", fault.Cause(cause))
 		require.ErrorIs(t, err, cause)
 		require.NotContains(t, err.Error(), "refused")
 	})

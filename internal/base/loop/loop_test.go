@@ -100,7 +100,7 @@ func TestLoop(t *testing.T) {
 			l := loop.Start(loop.Config{Name: "test", Every: time.Second, RunOnce: func(context.Context) (bool, error) {
 				now := time.Now()
 				if now.Before(over) {
-					return false, errors.New("the database is away")
+					return false, errors.New("the database does not answer")
 				}
 				first.CompareAndSwap(nil, &now)
 				return false, nil

@@ -70,8 +70,8 @@ func TestPrivateAddresses(t *testing.T) {
 		})
 	}
 
-	// What some resolvers take for an address and others for no name at all: either way nobody
-	// gets in.
+	// Names that some resolvers parse as an address and others refuse: either way the call
+	// is refused.
 	for _, name := range []string{"127.1", "0x7f.1", "0x7f000001", "2130706433", "017700000001", "0177.0.0.1", "127.0.0.1.", "127.0.0.1.nip.example.com", "metadata.google.internal"} {
 		t.Run("the name "+name, func(t *testing.T) {
 			t.Parallel()
@@ -136,16 +136,16 @@ func TestErrorsConcealTheResolver(t *testing.T) {
 		"db.internal.example.com": {netip.MustParseAddr("10.1.2.3")}, "here.example.com": {netip.MustParseAddr("127.0.0.1")},
 	})
 	strict := netguard.NewGuard(netguard.Policy{Resolver: r})
-	said := map[string]bool{}
+	messages := map[string]bool{}
 	for _, host := range []string{"db.internal.example.com", "here.example.com", "nowhere.example.com"} {
 		_, err := post(t, netguard.New(netguard.Options{Guard: strict}), "http://"+host+":"+port)
 		require.ErrorIs(t, err, netguard.ErrNoAddress, host)
-		said[strings.ReplaceAll(err.Error(), host, "HOST")] = true
+		messages[strings.ReplaceAll(err.Error(), host, "HOST")] = true
 		saved := strict.CheckTarget(t.Context(), "url", "http://"+host)
 		require.ErrorIs(t, saved, netguard.ErrNoAddress, host)
-		said[strings.ReplaceAll(saved.Error(), host, "HOST")] = true
+		messages[strings.ReplaceAll(saved.Error(), host, "HOST")] = true
 	}
-	require.Len(t, said, 2, "one message for calls and one for saving: %v", said)
+	require.Len(t, messages, 2, "one message for calls and one for saving: %v", messages)
 
 	local := netguard.NewGuard(netguard.Policy{Local: true, Resolver: r})
 	_, err = post(t, netguard.New(netguard.Options{Guard: local}), "http://here.example.com:"+port)

@@ -30,14 +30,14 @@ func TestChosen(t *testing.T) {
 		env  func(string) string
 		want string
 	}{
-		"nothing is said: off":                 {env(), ""},
+		"no variable set: off":                 {env(), ""},
 		"an endpoint is enough":                {env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), "http/protobuf"},
 		"one for traces alone too":             {env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:4318"), "http/protobuf"},
 		"the exporter's name is enough":        {env("OTEL_TRACES_EXPORTER", "otlp"), "http/protobuf"},
-		"none is off, whatever else is said":   {env("OTEL_TRACES_EXPORTER", "none", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), ""},
+		"none is off, whatever else is set":    {env("OTEL_TRACES_EXPORTER", "none", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), ""},
 		"disabled is off":                      {env("OTEL_SDK_DISABLED", "TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"), ""},
 		"gRPC is spoken where it is asked for": {env("OTEL_TRACES_EXPORTER", "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), "grpc"},
-		"what is said for traces is stronger": {
+		"settings for traces take precedence": {
 			env("OTEL_TRACES_EXPORTER", "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"), "http/protobuf",
 		},
 	} {

@@ -34,7 +34,7 @@ type world struct {
 	seed *demo.Demo
 }
 
-// setup fills a server. Nothing executes or goes on yet.
+// setup fills a server. No worker runs and no seeding continues yet.
 func setup(t *testing.T) *world {
 	t.Helper()
 	c, err := client.New(client.Options{Servers: []string{servertest.Start(t).GRPC}})
@@ -45,7 +45,7 @@ func setup(t *testing.T) *world {
 	return w
 }
 
-// live runs the workers, and the seed goes on, until the test is over.
+// live runs the workers, and continues to seed, until the test is over.
 func (w *world) live(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,7 +89,7 @@ func TestFill(t *testing.T) {
 		require.Positive(t, q.GetMaxDailyRuns(), tenant)
 	}
 
-	t.Log("they have the pipelines of two examples, and the configs that the files say")
+	t.Log("they have the pipelines of two examples, and the configs that the files define")
 	configs := 0
 	for tenant := range weights {
 		pipelines, err := w.Assets().ListPipelines(t.Context(), &servov1.ListPipelinesRequest{Tenant: tenant})
@@ -114,7 +114,7 @@ func TestFill(t *testing.T) {
 		require.Len(t, runs.GetRuns(), 1, tenant)
 	}
 
-	t.Log("once more changes nothing, and quotas that somebody has set since stay")
+	t.Log("once more changes nothing, and quotas that were changed since are kept")
 	before := w.config(t, "acme", "acme-aws-cost").GetVersion()
 	weight := 7.0
 	_, err := w.Tenants().SetQuotas(t.Context(), &servov1.SetQuotasRequest{Tenant: "initech", Quotas: &servov1.Quotas{FairnessWeight: &weight}})
@@ -135,7 +135,7 @@ func TestLife(t *testing.T) {
 	w := setup(t)
 	w.live(t)
 
-	t.Log("a long queue of all three tenants stands in front of few slots")
+	t.Log("all three tenants have a long queue for few slots")
 	require.Eventually(t, func() bool {
 		list, err := w.Fairness().ListShares(t.Context(), &servov1.ListSharesRequest{Pool: shards.Pool})
 		waiting, tenants := int32(0), 0

@@ -51,7 +51,7 @@ func TestParentDies(t *testing.T) {
 		query(t, reader, first.URL, "CREATE TABLE kept AS SELECT 7 AS n")
 		require.NoError(t, syscall.Kill(first.Watcher, syscall.SIGKILL))
 		kill(t, first.cmd)
-		require.True(t, alive(first.Postmaster), "nobody was there to stop it")
+		require.True(t, alive(first.Postmaster), "its parent could not stop it")
 
 		second := start(t, Options{Dir: dir, Settings: fast()})
 		require.False(t, alive(first.Postmaster))
@@ -179,13 +179,13 @@ func TestStalePidFile(t *testing.T) {
 		t.Parallel()
 		own, err := ownerOf("")
 		require.NoError(t, err)
-		stranger := own.command(t.Context(), "sleep", "1000") // PostgreSQL looks hardest at processes of its own user
-		require.NoError(t, stranger.Start())
-		s := start(t, Options{Dir: leave(t, stranger.Process.Pid), Settings: fast()})
+		unrelated := own.command(t.Context(), "sleep", "1000") // PostgreSQL looks hardest at processes of its own user
+		require.NoError(t, unrelated.Start())
+		s := start(t, Options{Dir: leave(t, unrelated.Process.Pid), Settings: fast()})
 		require.Equal(t, "7", query(t, s, s.URL(""), "SELECT n FROM kept"))
-		require.True(t, alive(stranger.Process.Pid))
-		require.NoError(t, stranger.Process.Kill())
-		require.Error(t, stranger.Wait())
+		require.True(t, alive(unrelated.Process.Pid))
+		require.NoError(t, unrelated.Process.Kill())
+		require.Error(t, unrelated.Wait())
 	})
 
 	t.Run("is read as PostgreSQL writes it", func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestDirectory(t *testing.T) {
 		t.Parallel()
 		dir := openDir(t)
 		letter := filepath.Join(dir, dataName, "letter.txt")
-		require.NoError(t, os.Mkdir(filepath.Dir(letter), 0o755)) //nolint:gosec // a stranger's directory
+		require.NoError(t, os.Mkdir(filepath.Dir(letter), 0o755)) //nolint:gosec // another user's directory
 		require.NoError(t, os.WriteFile(letter, []byte("dear"), 0o600))
 		_, err := Start(t.Context(), Options{Dir: dir})
 		require.True(t, fault.Is(err, fault.Conflict), "%v", err)

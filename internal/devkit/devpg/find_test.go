@@ -36,7 +36,7 @@ func script(t *testing.T, path, body string) {
 	require.NoError(t, cmd.Run())
 }
 
-// fakeFinder looks nowhere but where the test says.
+// fakeFinder searches only where the test specifies.
 func fakeFinder(path, patterns []string) finder {
 	f := systemFinder(owner{})
 	f.override, f.path, f.patterns = "", path, patterns
@@ -201,15 +201,15 @@ func unquote(t *rapid.T, quoted string) string {
 
 func TestOwner(t *testing.T) {
 	t.Parallel()
-	somebody := owner{uid: 54321, gid: 54321, dropped: true}
+	otherUser := owner{uid: 54321, gid: 54321, dropped: true}
 
 	t.Run("the directory itself is opened for the one who runs PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(openDir(t), "closed")
 		require.NoError(t, os.Mkdir(dir, 0o700))
-		require.False(t, somebody.passes(dir))
-		require.NoError(t, somebody.openPath(dir))
-		require.True(t, somebody.passes(dir))
+		require.False(t, otherUser.passes(dir))
+		require.NoError(t, otherUser.openPath(dir))
+		require.True(t, otherUser.passes(dir))
 	})
 
 	t.Run("a closed directory above is named and stays closed", func(t *testing.T) {
@@ -217,10 +217,10 @@ func TestOwner(t *testing.T) {
 		closed := filepath.Join(openDir(t), "closed")
 		dir := filepath.Join(closed, "inside")
 		require.NoError(t, os.MkdirAll(dir, 0o700))
-		err := somebody.openPath(dir)
+		err := otherUser.openPath(dir)
 		require.True(t, fault.Is(err, fault.Conflict))
 		require.ErrorContains(t, err, "chmod o+x "+closed)
-		require.False(t, somebody.passes(closed))
+		require.False(t, otherUser.passes(closed))
 	})
 
 	t.Run("the caller's own PostgreSQL settings and language do not leak in", func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// parent is what a helper process tells about itself.
+// parent is what a helper process reports about itself.
 type parent struct {
 	Postmaster, Watcher int
 	URL, Dir            string
@@ -41,7 +41,7 @@ type parent struct {
 	cmd *exec.Cmd
 }
 
-// helper starts a server, says what it started and then waits to be killed. It ends with
+// helper starts a server, reports what it started and then waits to be killed. It ends with
 // the test that made it, since that holds its standard input.
 func helper(dir string) int {
 	signal.Ignore(os.Interrupt) // a parent that decides by itself what Ctrl-C means

@@ -11,7 +11,7 @@ import (
 type block struct {
 	line int // of its first fence
 	kind string
-	word string // "" or what the info string says beside the kind
+	word string // "" or the word of the info string after the kind
 	text string
 	next bool // follows the block before it with nothing between them
 }
@@ -54,7 +54,7 @@ func blocks(page string) ([]block, error) {
 }
 
 // known reports whether a block is one that this package understands: a typing error in an
-// info string must not make a command that nobody runs.
+// info string must not make a command that no test runs.
 func known(b *block) bool {
 	switch {
 	case strings.HasPrefix(b.word, filePrefix):
@@ -111,7 +111,7 @@ func shapely(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare says where output is not what was promised; "" if it is.
+// compare returns where output differs from the expected one; "" if it does not.
 func compare(promised, output string) string {
 	want, got := linesOf(promised), linesOf(output)
 	if matches(want, got) {

@@ -33,8 +33,8 @@ const (
 	pageDatabase = "postgres://servo@localhost/servo"
 )
 
-// notTyped are the blocks that no test runs, by page: the first line of each. Whoever adds
-// one says here that nobody checks it.
+// notTyped are the blocks that no test runs, by page: the first line of each. An author who
+// adds one lists it here as unchecked.
 var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
 	"README.md":              {"make dev      # PostgreSQL, a server and examples, on this machine"},
 	"docs/guides/backup.md":  {"cat >> base/postgresql.conf <<'CONF'"},
@@ -106,11 +106,11 @@ func TestReadme(t *testing.T) {
 	// commands to try; the default ones are not.
 	found := blocksOf(t, "README.md")
 	at := slices.IndexFunc(found, func(b block) bool { return b.kind == "text" })
-	said := strings.ReplaceAll(s.read(filepath.Dir(log), filepath.Base(log)), " --server "+pageGRPC, "")
-	require.Empty(t, compare("starting PostgreSQL…\n"+found[at].text, said))
+	output := strings.ReplaceAll(s.read(filepath.Dir(log), filepath.Base(log)), " --server "+pageGRPC, "")
+	require.Empty(t, compare("starting PostgreSQL…\n"+found[at].text, output))
 }
 
-// TestNotTyped holds the list of what nobody checks.
+// TestNotTyped compares the list of unchecked blocks.
 func TestNotTyped(t *testing.T) {
 	t.Parallel()
 	found := map[string][]string{}
@@ -125,10 +125,10 @@ func TestNotTyped(t *testing.T) {
 	require.Equal(t, notTyped, found)
 }
 
-// TestRunbookIndex: whoever is on call finds the page by the alert.
+// TestRunbookIndex: an operator on call finds the page by the alert.
 func TestRunbookIndex(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, blocksOf(t, runbookIndex), "a block there would be typed by nobody")
+	require.Empty(t, blocksOf(t, runbookIndex), "no test would run a block there")
 	text, err := os.ReadFile(filepath.Join(root(t), runbookIndex))
 	require.NoError(t, err)
 	for _, page := range pagesUnder(t, "docs/runbooks") {
@@ -179,13 +179,13 @@ func newSurroundings(t *testing.T) *surroundings {
 // the PATH. The doctor knows it.
 func psqlDir(t *testing.T) string {
 	t.Helper()
-	said, _ := exec.Command(program(t), "doctor").Output() // whatever else is wrong
-	for line := range strings.Lines(string(said)) {
+	output, _ := exec.Command(program(t), "doctor").Output() // whatever else is wrong
+	for line := range strings.Lines(string(output)) {
 		if _, dir, found := strings.Cut(strings.TrimSpace(line), " in "); found && strings.Contains(line, "PostgreSQL for servo dev") {
 			return dir
 		}
 	}
-	require.FailNow(t, "no PostgreSQL", "%s", said)
+	require.FailNow(t, "no PostgreSQL", "%s", output)
 	return ""
 }
 
@@ -201,7 +201,7 @@ func (s *surroundings) startDev(t *testing.T, servo string) (log string) {
 	require.NoError(t, err)
 	defer output.Close()
 	start(t, s.dir, s.env, output, servo, "dev", "--data-dir", filepath.Join(data, "dev"), "--http", s.http, "--grpc", s.grpc).
-		says(t, log, "  "+servo+" runs trigger ")
+		waitForLine(t, log, "  "+servo+" runs trigger ")
 	return log
 }
 
@@ -226,15 +226,15 @@ func privateAddress(t *testing.T) string {
 	return ""
 }
 
-// emptyDatabase is one of a cluster of its own: the doctor tells of long transactions in other databases
+// emptyDatabase is one of a cluster of its own: the doctor reports long transactions in other databases
 // too, which another page or test may have open.
 func emptyDatabase(t *testing.T) string {
 	t.Helper()
 	server, err := devpg.Start(t.Context(), devpg.Options{Memory: true, Settings: servotest.FastSettings()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) // the test's context is over by then
-	said, err := exec.CommandContext(t.Context(), server.Program("createdb"), "--maintenance-db", server.URL("postgres"), "--template", "template0", "servo").CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	output, err := exec.CommandContext(t.Context(), server.Program("createdb"), "--maintenance-db", server.URL("postgres"), "--template", "template0", "servo").CombinedOutput()
+	require.NoError(t, err, "%s", output)
 	return server.URL("servo")
 }
 
@@ -277,11 +277,11 @@ func serverAround(t *testing.T) *surroundings {
 	require.NoError(t, err)
 	defer output.Close()
 	start(t, s.dir, s.env, output, "servo", "server", "--open", "--database", database, "--http", s.http, "--grpc", s.grpc).
-		says(t, log, "servo server ")
+		waitForLine(t, log, "servo server ")
 	return s
 }
 
-// follow does what a page says.
+// follow runs the commands of a page.
 func follow(t *testing.T, page string, s *surroundings) {
 	t.Helper()
 	found := blocksOf(t, page)
@@ -298,7 +298,7 @@ func follow(t *testing.T, page string, s *surroundings) {
 			s.read(out, fmt.Sprintf("%d.out", at)), s.read(out, "bash.out"), s.terminals(out, found))
 	}
 	for i := range found {
-		if testing.Verbose() && found[i].typed() { // for whoever writes a page
+		if testing.Verbose() && found[i].typed() { // for the author of a page
 			t.Logf("%s:%d:\n%s\n%s", page, found[i].line, found[i].text, s.read(out, fmt.Sprintf("%d.out", i)))
 		}
 		if i == 0 || !found[i].promised(found[i-1]) {
@@ -310,7 +310,7 @@ func follow(t *testing.T, page string, s *surroundings) {
 	}
 }
 
-// terminals is what was said in the other terminals, for somebody who must find out why.
+// terminals is the output of the other terminals, to find out why a page failed.
 func (s *surroundings) terminals(out string, found []block) string {
 	var text strings.Builder
 	for i, b := range found {
@@ -362,7 +362,7 @@ func (s *surroundings) script(t *testing.T, out string, found []block) string {
 	return name
 }
 
-// typed is what is typed where a page says text.
+// typed is what is typed where a page shows text.
 func (s *surroundings) typed(text string) string {
 	for named, there := range s.real {
 		text = strings.ReplaceAll(text, named, there)
@@ -389,7 +389,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// free is an address that nobody listens on.
+// free is an address without a listener.
 func free(t *testing.T) string {
 	t.Helper()
 	return freeAt(t, "127.0.0.1")

@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 		{"a\n…\nd", "a\nb\nc"},
 		{"a.c", "abc"},
 		{"run 0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10", "run 0192f0c1"},
-		{"in 1s", "in vain"},
+		{"in 1s", "in no time"},
 		{"3 tasks", "4 tasks"},
 	} {
 		require.NotEmpty(t, compare(other[0], other[1]), "%q and %q", other[0], other[1])

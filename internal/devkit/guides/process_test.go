@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guard runs a command and ends it, with everything that it has started, when the test is
-// gone, however it went: then nobody holds the other end of standard input any more.
+// guard runs a command and ends it, with everything that it has started, when the test has
+// ended for any reason: then the other end of standard input is closed.
 const guard = `exec 3<&0
 { cat <&3 >/dev/null; kill -TERM 0; } >/dev/null 2>&1 &
 "$@" </dev/null 3<&-`
@@ -32,7 +32,7 @@ type process struct {
 }
 
 // start starts a command that ends, with all its children, no later than the test. Its
-// output goes to a file: a child that holds it open holds up nobody.
+// output goes to a file: a child that keeps it open blocks nothing.
 func start(t *testing.T, dir string, env []string, output *os.File, name string, args ...string) *process {
 	t.Helper()
 	p := &process{exited: make(chan error, 1)}
@@ -76,9 +76,9 @@ func (p *process) wait(t *testing.T) error {
 	}
 }
 
-// says waits until the output of a running command has a line that begins so, and gives
+// waitForLine waits until the output of a running command has a line with this prefix, and returns
 // the line.
-func (p *process) says(t *testing.T, file, prefix string) string {
+func (p *process) waitForLine(t *testing.T, file, prefix string) string {
 	t.Helper()
 	for patience := time.Now().Add(certain); time.Now().Before(patience); time.Sleep(20 * time.Millisecond) {
 		data, err := os.ReadFile(file)
@@ -94,6 +94,6 @@ func (p *process) says(t *testing.T, file, prefix string) string {
 		default:
 		}
 	}
-	require.FailNow(t, "it never said "+prefix)
+	require.FailNow(t, "it never printed "+prefix)
 	return ""
 }

@@ -248,9 +248,9 @@ func TestCaller(t *testing.T) {
 		t.Parallel()
 		for _, role := range []access.Role{access.Viewer, access.TenantAdmin} {
 			for _, m := range []access.Method{read, write} {
-				other, none := of(role).May(m, access.Request{Tenant: "brick"}), of(role).May(m, access.Request{Tenant: "nobody"})
+				other, none := of(role).May(m, access.Request{Tenant: "brick"}), of(role).May(m, access.Request{Tenant: "missing"})
 				require.True(t, fault.Is(other, fault.NotFound))
-				require.Equal(t, strings.ReplaceAll(other.Error(), "brick", "?"), strings.ReplaceAll(none.Error(), "nobody", "?"))
+				require.Equal(t, strings.ReplaceAll(other.Error(), "brick", "?"), strings.ReplaceAll(none.Error(), "missing", "?"))
 			}
 		}
 	})

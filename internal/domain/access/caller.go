@@ -76,7 +76,7 @@ func (c Caller) May(m Method, r Request) error {
 		return c.mayWork(m, r)
 	}
 	if c.Role == Tick {
-		if m.Permission == SchedulerTick || m.Workers && m.Scope == OfAnybody {
+		if m.Permission == SchedulerTick || m.Workers && m.Scope == OfAnyCaller {
 			return nil
 		}
 		return c.forbidden(m.Permission)
@@ -86,7 +86,7 @@ func (c Caller) May(m Method, r Request) error {
 		if r.Tenant != "" && r.Tenant != c.TenantName {
 			return NoTenant(r.Tenant)
 		}
-	case OfAnybody:
+	case OfAnyCaller:
 	case OfPlatform, OfWorker:
 		return c.forbidden(m.Permission)
 	default:

@@ -12,8 +12,8 @@ const (
 	OfPlatform
 	// OfWorker requires a worker key with every pool of the request, or a platform key.
 	OfWorker
-	// OfAnybody requires any key except those of workers: the response is limited to the caller's objects.
-	OfAnybody
+	// OfAnyCaller requires any key except those of workers: the response is limited to the caller's objects.
+	OfAnyCaller
 )
 
 // Within defines how a key of one workspace is restricted to it.
@@ -71,7 +71,7 @@ func platform(p Permission) Method { return Method{Permission: p, Scope: OfPlatf
 func addTenants(add func(service string, methods map[string]Method)) {
 	add("TenantService", map[string]Method{
 		"CreateTenant": platform(TenantsManage), "GetTenant": tenant(TenantRead, Harmless),
-		"ListTenants":     {Permission: TenantRead, Scope: OfAnybody, Within: Harmless},
+		"ListTenants":     {Permission: TenantRead, Scope: OfAnyCaller, Within: Harmless},
 		"CreateWorkspace": tenant(WorkspacesManage, Whole), "ListWorkspaces": tenant(TenantRead, Whole),
 		"GetQuotas": tenant(QuotasRead, Whole), "SetQuotas": platform(QuotasManage),
 	})
@@ -125,7 +125,7 @@ func addTenants(add func(service string, methods map[string]Method)) {
 	})
 	add("KeyService", map[string]Method{
 		"CreateKey": tenant(KeysManage, Whole), "ListKeys": tenant(KeysRead, Whole), "RotateKey": tenant(KeysManage, Whole), "RevokeKey": tenant(KeysManage, Whole),
-		"WhoAmI": {Permission: TenantRead, Scope: OfAnybody, Within: Harmless, Workers: true},
+		"WhoAmI": {Permission: TenantRead, Scope: OfAnyCaller, Within: Harmless, Workers: true},
 	})
 	add("AuditService", map[string]Method{"ListAudit": tenant(AuditRead, Whole)})
 	add("MetricsService", map[string]Method{"GetTenantMetrics": tenant(RunsRead, Whole)})

@@ -29,10 +29,10 @@ func TestPerson(t *testing.T) {
 
 	t.Run("a known person without a grant is refused, whatever tenant is named", func(t *testing.T) {
 		t.Parallel()
-		nobody := access.Person{Actor: "oidc/jo"}
+		ungranted := access.Person{Actor: "oidc/jo"}
 		for _, m := range access.Methods() {
 			for _, tenant := range []string{"", "acme"} {
-				require.True(t, fault.Is(may(nobody, m, access.Request{Tenant: tenant}), fault.Forbidden))
+				require.True(t, fault.Is(may(ungranted, m, access.Request{Tenant: tenant}), fault.Forbidden))
 			}
 		}
 	})

@@ -88,50 +88,50 @@ func opened(raise []alert.Condition, open, resolve []alert.Alert) []alert.Alert 
 func TestEvolve(t *testing.T) {
 	t.Parallel()
 	subject := uuid.New()
-	said := func(version int32, body event.Body) event.Event {
+	eventOf := func(version int32, body event.Body) event.Event {
 		return event.Event{Tenant: id.Of[id.Tenant](uuid.Max), Subject: subject, Version: version, At: at.Add(time.Duration(version) * time.Minute), Body: body}
 	}
 	raised := alert.Raised{Kind: alert.PipelineFailing, Severity: alert.Medium, About: uuid.New(), Name: "default/cost", Message: "it fails"}
 
 	t.Run("an alert begins and ends once", func(t *testing.T) {
 		t.Parallel()
-		a, err := alert.Alert{}.Evolve(said(1, raised))
+		a, err := alert.Alert{}.Evolve(eventOf(1, raised))
 		require.NoError(t, err)
 		require.Equal(t, alert.Alert{
 			Tenant: id.Of[id.Tenant](uuid.Max), ID: id.Of[id.Alert](subject), Version: 1, Kind: raised.Kind, Severity: raised.Severity,
 			About: raised.About, Name: raised.Name, Message: raised.Message, RaisedAt: at.Add(time.Minute),
 		}, a)
-		_, err = a.Evolve(said(2, raised))
+		_, err = a.Evolve(eventOf(2, raised))
 		require.ErrorContains(t, err, "unexpected event")
-		a, err = a.Evolve(said(2, alert.Resolved{}))
+		a, err = a.Evolve(eventOf(2, alert.Resolved{}))
 		require.NoError(t, err)
 		require.Equal(t, at.Add(2*time.Minute), a.ResolvedAt)
-		_, err = a.Evolve(said(3, alert.Resolved{}))
+		_, err = a.Evolve(eventOf(3, alert.Resolved{}))
 		require.ErrorContains(t, err, "unexpected event")
-		_, err = a.Evolve(said(5, alert.Resolved{}))
+		_, err = a.Evolve(eventOf(5, alert.Resolved{}))
 		require.ErrorContains(t, err, "version 5, expected 3")
-		_, err = alert.Alert{}.Evolve(said(1, alert.Resolved{}))
+		_, err = alert.Alert{}.Evolve(eventOf(1, alert.Resolved{}))
 		require.ErrorContains(t, err, "unexpected event")
-		_, err = a.Evolve(said(3, alert.ChannelDeleted{}))
+		_, err = a.Evolve(eventOf(3, alert.ChannelDeleted{}))
 		require.ErrorContains(t, err, "unexpected event")
 	})
 
 	t.Run("a channel likewise", func(t *testing.T) {
 		t.Parallel()
 		made := alert.ChannelCreated{ChannelSettings: alert.ChannelSettings{Name: "on-call", URL: "https://example.com/x", Severity: alert.High}}
-		c, err := alert.Channel{}.Evolve(said(1, made))
+		c, err := alert.Channel{}.Evolve(eventOf(1, made))
 		require.NoError(t, err)
 		require.Equal(t, made.ChannelSettings, c.ChannelSettings)
-		_, err = c.Evolve(said(2, made))
+		_, err = c.Evolve(eventOf(2, made))
 		require.ErrorContains(t, err, "unexpected event")
-		c, err = c.Evolve(said(2, alert.ChannelDeleted{}))
+		c, err = c.Evolve(eventOf(2, alert.ChannelDeleted{}))
 		require.NoError(t, err)
 		require.Equal(t, at.Add(2*time.Minute), c.DeletedAt)
-		_, err = c.Evolve(said(3, alert.ChannelDeleted{}))
+		_, err = c.Evolve(eventOf(3, alert.ChannelDeleted{}))
 		require.ErrorContains(t, err, "unexpected event")
-		_, err = c.Evolve(said(4, alert.ChannelDeleted{}))
+		_, err = c.Evolve(eventOf(4, alert.ChannelDeleted{}))
 		require.ErrorContains(t, err, "version 4, expected 3")
-		_, err = c.Evolve(said(3, alert.Resolved{}))
+		_, err = c.Evolve(eventOf(3, alert.Resolved{}))
 		require.ErrorContains(t, err, "unexpected event")
 	})
 }
@@ -141,19 +141,19 @@ func TestChannelReceives(t *testing.T) {
 	acme, globex := id.Of[id.Tenant](uuid.New()), id.Of[id.Tenant](uuid.New())
 	high := alert.ChannelSettings{Severity: alert.High}
 	for _, c := range []struct {
-		claim   string
-		channel alert.Channel
-		alert   alert.Alert
-		hears   bool
+		claim    string
+		channel  alert.Channel
+		alert    alert.Alert
+		receives bool
 	}{
-		{"a tenant's channel hears of its alerts", alert.Channel{Tenant: acme, ChannelSettings: high}, alert.Alert{Tenant: acme, Severity: alert.High}, true},
+		{"a tenant's channel receives its alerts", alert.Channel{Tenant: acme, ChannelSettings: high}, alert.Alert{Tenant: acme, Severity: alert.High}, true},
 		{"but not of what is less urgent than it asks for", alert.Channel{Tenant: acme, ChannelSettings: high}, alert.Alert{Tenant: acme, Severity: alert.Medium}, false},
 		{"nor of another's", alert.Channel{Tenant: acme, ChannelSettings: high}, alert.Alert{Tenant: globex, Severity: alert.Critical}, false},
 		{"nor of the installation's", alert.Channel{Tenant: acme, ChannelSettings: high}, alert.Alert{Severity: alert.Critical}, false},
-		{"one of the installation hears of all", alert.Channel{ChannelSettings: high}, alert.Alert{Tenant: globex, Severity: alert.High}, true},
-		{"one that was deleted hears of nothing", alert.Channel{ChannelSettings: high, DeletedAt: at}, alert.Alert{Severity: alert.High}, false},
+		{"one of the installation receives all", alert.Channel{ChannelSettings: high}, alert.Alert{Tenant: globex, Severity: alert.High}, true},
+		{"one that was deleted receives nothing", alert.Channel{ChannelSettings: high, DeletedAt: at}, alert.Alert{Severity: alert.High}, false},
 	} {
-		require.Equal(t, c.hears, c.channel.Receives(c.alert), c.claim)
+		require.Equal(t, c.receives, c.channel.Receives(c.alert), c.claim)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestMessage(t *testing.T) {
 	t.Run("beginning and end are two messages, and each try is the same", func(t *testing.T) {
 		t.Parallel()
 		begun := alert.Message{Tenant: "acme", Change: alert.Begun, Alert: alert.Alert{
-			ID: id.Of[id.Alert](uuid.New()), Kind: alert.PipelineDisabled, Severity: alert.High, About: uuid.Max, Name: "default/cost", Message: "mend it", RaisedAt: at,
+			ID: id.Of[id.Alert](uuid.New()), Kind: alert.PipelineDisabled, Severity: alert.High, About: uuid.Max, Name: "default/cost", Message: "repair it", RaisedAt: at,
 		}}
 		over := begun
 		over.Change, over.Alert.ResolvedAt = alert.Ended, at.Add(time.Hour)
@@ -203,21 +203,21 @@ func TestMessage(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, body, again)
 		require.JSONEq(t, `{"type": "alert.raised", "timestamp": "2026-11-15T09:30:00Z", "data": {"id": "`+begun.Alert.ID.String()+`", "kind": "PIPELINE_DISABLED",
-			"severity": "HIGH", "state": "OPEN", "tenant": "acme", "about": "ffffffff-ffff-ffff-ffff-ffffffffffff", "name": "default/cost", "message": "mend it",
+			"severity": "HIGH", "state": "OPEN", "tenant": "acme", "about": "ffffffff-ffff-ffff-ffff-ffffffffffff", "name": "default/cost", "message": "repair it",
 			"raised_at": "2026-11-15T09:30:00Z"}}`, string(body))
 		body, err = over.Body()
 		require.NoError(t, err)
-		var said struct {
+		var payload struct {
 			Type string
 			Data struct {
 				State      string
 				ResolvedAt time.Time `json:"resolved_at"`
 			}
 		}
-		require.NoError(t, json.Unmarshal(body, &said))
-		require.Equal(t, "alert.resolved", said.Type)
-		require.Equal(t, "RESOLVED", said.Data.State)
-		require.Equal(t, at.Add(time.Hour), said.Data.ResolvedAt)
+		require.NoError(t, json.Unmarshal(body, &payload))
+		require.Equal(t, "alert.resolved", payload.Type)
+		require.Equal(t, "RESOLVED", payload.Data.State)
+		require.Equal(t, at.Add(time.Hour), payload.Data.ResolvedAt)
 	})
 
 	t.Run("it is tried later and later, for a day", func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestConditionMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range alert.Kinds() {
 		c := alert.Condition{Key: alert.Key{Kind: kind}, Workspace: "default", Name: "cost", Count: 4, Since: at, Lag: 90 * time.Second, Reason: "it has failed 5 times"}
-		require.Contains(t, c.Message(), "servo ", "%s says what to do", kind)
+		require.Contains(t, c.Message(), "servo ", "%s states what to do", kind)
 		require.GreaterOrEqual(t, kind.Severity(), alert.Low)
 	}
 	require.Equal(t, alert.Low, alert.PipelineFailed.Severity())

@@ -51,15 +51,15 @@ func TestCycles(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				lines := rapid.Permutation(c.lines).Draw(t, "lines")
 				err := (&asset.Manifest{Version: 1, Assets: wire(lines...)}).Validate()
-				var told []string
+				var messages []string
 				if f, ok := fault.As(err); ok {
 					for _, v := range f.Violations() {
 						require.Equal(t, fault.CycleDetected, v.Code)
 						require.Equal(t, "remove one of these upstreams", v.Remedy)
-						told = append(told, v.Message)
+						messages = append(messages, v.Message)
 					}
 				}
-				require.Equal(t, c.want, told)
+				require.Equal(t, c.want, messages)
 			})
 		})
 	}

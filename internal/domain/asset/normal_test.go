@@ -27,7 +27,7 @@ func TestDigest(t *testing.T) {
 		t.Parallel()
 		for name, same := range map[string]string{
 			"other order":       "version: 1\npipelines: [{select: [a/c, a/b], name: p}]\nassets: [{key: a/d, http: {headers: {X-A: b}, url: 'https://example.com'}}, {key: a/c, tags: [y, x], upstream: [a/d, a/b], go: {}}, {key: a/b, go: {}}]",
-			"defaults said":     "version: 1\nassets: [{key: a/b, go: {handler: a/b}, pool: default, timeout: 60m, retry: {}, tags: []}, {key: a/c, go: {}, upstream: [a/b, a/d], tags: [x, y]}, {key: a/d, http: {url: 'https://example.com', method: POST, headers: {x-a: b}}}]\npipelines: [{name: p, select: [a/b, a/c], priority: 5}]",
+			"defaults written":  "version: 1\nassets: [{key: a/b, go: {handler: a/b}, pool: default, timeout: 60m, retry: {}, tags: []}, {key: a/c, go: {}, upstream: [a/b, a/d], tags: [x, y]}, {key: a/d, http: {url: 'https://example.com', method: POST, headers: {x-a: b}}}]\npipelines: [{name: p, select: [a/b, a/c], priority: 5}]",
 			"joined selections": "version: 1\nassets: [{key: a/b, go: {}}, {key: a/c, go: {}, upstream: [a/b, a/d], tags: [x, y]}, {key: a/d, http: {url: 'https://example.com', headers: {x-a: b}}}]\npipelines: [{name: p, select: ['a/c,  a/b a/c']}]",
 		} {
 			require.Equal(t, digest(t, parse(t, plain)), digest(t, parse(t, same)), name)

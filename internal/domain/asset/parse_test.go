@@ -263,7 +263,7 @@ func TestParseRefuses(t *testing.T) {
 			require.Equal(t, c.field, f.Violation.Field)
 			require.Contains(t, f.Message, c.message)
 			require.NotEmpty(t, f.Violation.Remedy)
-			require.Empty(t, f.Others, "one mistake is told once")
+			require.Empty(t, f.Others, "one mistake is reported once")
 		})
 	}
 
@@ -280,11 +280,11 @@ pipelines:
 `), "servo.yaml")
 		f, ok := fault.As(err)
 		require.True(t, ok)
-		var told []string
+		var messages []string
 		for _, v := range f.Violations() {
 			require.NotEmpty(t, v.Code)
 			require.NotEmpty(t, v.Remedy)
-			told = append(told, v.Field+": "+v.Message)
+			messages = append(messages, v.Field+": "+v.Message)
 		}
 		require.Equal(t, []string{
 			"assets[a/one].timeout: must be a duration, is a number",
@@ -294,7 +294,7 @@ pipelines:
 			"assets[a/two].upstream: cycle: a/one → a/two → a/one",
 			"pipelines[p].priority: is 20, must be 1 to 10",
 			"pipelines[p].select[0]: unknown asset a/four",
-		}, told)
+		}, messages)
 	})
 
 	t.Run("of very many mistakes a hundred", func(t *testing.T) {

@@ -87,7 +87,7 @@ func specs() *rapid.Generator[config.Spec] {
 }
 
 // TestDue: however far apart the looks are, each slot is decided once, in its order, and no more
-// of them fire than the policy says. The clocks change in these days.
+// of them fire than the policy allows. The clocks change in these days.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// TestHoles: whatever is taken out of a ledger without holes, doubled or added to it is found.
+// TestHoles: whatever is deleted from a ledger without holes, duplicated or added to it is found.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	full := func(t require.TestingT) *journal {

@@ -73,8 +73,8 @@ func TestPoolSettings(t *testing.T) {
 	})
 }
 
-// TestPoolLife makes lives by chance: what may happen is what the row allows, versions never
-// begin again, and the settings are the last that were said, through JSON and back.
+// TestPoolLife generates histories: a command succeeds if the row allows it, versions never
+// restart, and the settings are the last ones saved, through JSON and back.
 func TestPoolLife(t *testing.T) {
 	t.Parallel()
 	codec := event.NewCodec(platform.Events()...)

@@ -100,7 +100,7 @@ func TestKeyring(t *testing.T) {
 	})
 	t.Run("a revoked or expired one does not sign, though it is the only one", func(t *testing.T) {
 		t.Parallel()
-		require.Empty(t, signs(t, start, revoked(first, start.Add(time.Hour))), "revoked is revoked, whatever the clock says")
+		require.Empty(t, signs(t, start, revoked(first, start.Add(time.Hour))), "revoked is revoked, at any time of the clock")
 		require.Empty(t, signs(t, start, retired(first, start)))
 		require.Empty(t, signs(t, start))
 		require.Equal(t, first.ID, signs(t, start.Add(2*time.Hour), first, revoked(second, start)))

@@ -143,7 +143,7 @@ func signedVectors(t *testing.T, key push.Key) (good, bad []envelopeVector) {
 		delete(m["auth"].(map[string]any), "signature")
 		unsigned, err := canon.Marshal(m)
 		require.NoError(t, err)
-		require.Equal(t, hmacOf(key.Worker("python").Secret, unsigned), got.Auth.Signature, "the signature is what the vectors say it is over")
+		require.Equal(t, hmacOf(key.Worker("python").Secret, unsigned), got.Auth.Signature, "the signature covers what the vectors define")
 		good = append(good, envelopeVector{name, string(raw), string(unsigned), got.Auth.Signature})
 		return raw
 	}
@@ -195,7 +195,7 @@ func TestVectors(t *testing.T) {
 		t.Parallel()
 		kept, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, string(kept), made.String(), "say -update if the contract has changed, and think of the workers out there")
+		require.Equal(t, string(kept), made.String(), "pass -update if the contract has changed, and consider workers already deployed")
 	})
 
 	t.Run("what is no JSON there is none here, and what is tampered with is refused here", func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestAttempts(t *testing.T) {
 				{Number: 3, Worker: "w3", ClaimedAt: at(4), StartedAt: at(4), EndedAt: at(5), End: AttemptInterrupted},
 			},
 		},
-		"a cancel keeps what the worker said": {
+		"a cancel keeps the worker's report": {
 			events: history(started, TaskCancelRequested{}, TaskCancelled{Failure: &broken}),
 			want:   []Attempt{{Number: 1, Worker: "w1", ClaimedAt: at(0), StartedAt: at(0), EndedAt: at(2), End: AttemptCancelled, Failure: &broken}},
 		},
@@ -119,7 +119,7 @@ func TestAttempts(t *testing.T) {
 					failures++
 				}
 			}
-			require.Equal(t, task.Failures, failures, "what max_attempts limits is what the attempts say")
+			require.Equal(t, task.Failures, failures, "max_attempts limits the number of failed attempts")
 			if task.State.Leased() {
 				last := attempts[len(attempts)-1]
 				require.Equal(t, task.Worker, last.Worker)

@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 			require.True(t, fault.Is(err, fault.Stale), "%T", cmd)
 		}
 		require.Equal(t, Succeeded, after(t, running(), Succeed{Token: 7, Outcome: Success}, late).State,
-			"an expired lease still belongs to its worker while nobody else has claimed the task")
+			"an expired lease remains with its worker while no other has claimed the task")
 	})
 
 	t.Run("one instance executes an attempt", func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 		}
 		never := false
 		crash.Retry = &never
-		require.Equal(t, Failed, after(t, running(), crash, late).State, "the worker says that it must not be tried again")
+		require.Equal(t, Failed, after(t, running(), crash, late).State, "the worker reports that it must not be retried")
 		again := Resolve(CodeHeartbeatLost, RetryPolicy{NoRetryOn: []string{CodeHeartbeatLost}})
 		require.Equal(t, Failed, after(t, running(), Expire{Policy: again}, late).State, "the policy excludes it")
 	})

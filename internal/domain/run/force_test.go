@@ -49,11 +49,11 @@ func TestForceCancel(t *testing.T) {
 			cmd := ForceCancel{SeenAt: second("seen"), Silence: silence}
 			now := second("now")
 			_, err := task.Decide(cmd, Facts{Now: now, Cancelling: true})
-			heard := task.Since
-			if cmd.SeenAt.After(heard) {
-				heard = cmd.SeenAt
+			lastSeen := task.Since
+			if cmd.SeenAt.After(lastSeen) {
+				lastSeen = cmd.SeenAt
 			}
-			require.Equal(t, now.Sub(heard) >= silence, err == nil)
+			require.Equal(t, now.Sub(lastSeen) >= silence, err == nil)
 			if err == nil {
 				return
 			}

@@ -46,7 +46,7 @@ func TestFrom(t *testing.T) {
 		"an asset and what is downstream of it":     {from: "a/1", want: []string{"a/1", "a/3", "a/4"}},
 		"the last asset alone":                      {from: "a/4", want: []string{"a/4"}},
 		"an upstream that failed is needed":         {from: "a/1", failed: []int{2, 3, 4}, want: []string{"a/1", "a/2", "a/3", "a/4"}},
-		"a failure that nobody of them needs stays": {from: "a/1", failed: []int{5}, want: []string{"a/1", "a/3", "a/4"}},
+		"a failure that none of them needs is kept": {from: "a/1", failed: []int{5}, want: []string{"a/1", "a/3", "a/4"}},
 		"what the new code has put downstream goes along": {
 			from: "a/4", downstream: func(key string) []string { return map[string][]string{"a/4": {"a/5", "b/new"}}[key] }, want: []string{"a/4", "a/5"},
 		},

@@ -79,7 +79,7 @@ func TestPromises(t *testing.T) {
 	})
 }
 
-// TestBreachedOnce lets everybody who may find a breach look in any order: each promise is
+// TestBreachedOnce checks for breaches at every possible place in any order: each promise is
 // broken once at most, by a run that deserves it.
 func TestBreachedOnce(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestBreachedOnce(t *testing.T) {
 					record(body)
 				}
 			case 4:
-				look() // before the end, as whoever ends it does
+				look() // before the end, as the command that ends it does
 				ended := r
 				ended.Remaining = 0
 				if body, err := ended.Decide(EndRun{}); err == nil {

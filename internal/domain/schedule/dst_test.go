@@ -114,7 +114,7 @@ func TestChangesOfTheClock(t *testing.T) {
 			"59 59 */23 29 3 *", "Europe/London", "2026-03-01T00:00:00Z",
 			[]string{"2026-03-29T00:59:59Z", "2026-03-29T23:59:59+01:00"},
 		},
-		"the rules go on in the year 9000": {
+		"the rules apply in the year 9000": {
 			"30 2 * 3 0L", "Europe/Berlin", "9000-01-01T00:00:00Z",
 			[]string{"9000-03-30T03:00:00+02:00", "9001-03-29T03:00:00+02:00"},
 		},

@@ -28,7 +28,7 @@ func cron(tb testing.TB, expression, zone string) *schedule.Schedule {
 	return s
 }
 
-// day is one day of configs whose tenant is acme and whose names are a, b, c, … if they say nothing else.
+// day is one day of configs whose tenant is acme and whose names are a, b, c, … unless they are set.
 func day(configs ...simulate.Config) simulate.Input {
 	for i := range configs {
 		if configs[i].Tenant == "" {
@@ -129,7 +129,7 @@ func TestOverlap(t *testing.T) {
 			0, 1,
 		},
 		{
-			"nothing said is skip",
+			"the default is skip",
 			"", 0,
 			simulate.Totals{Slots: 6, Fired: 2, SkippedOverlap: 4},
 			0, 1,
@@ -356,7 +356,7 @@ func TestWorkers(t *testing.T) {
 				return
 			}
 		}
-		require.Fail(t, "the tenant is not there")
+		require.Fail(t, "the tenant is missing")
 	})
 
 	t.Run("a run that takes longer than it may ends then", func(t *testing.T) {

@@ -22,40 +22,40 @@ var at = time.Date(2026, 11, 15, 9, 30, 0, 0, time.UTC)
 func TestEvolve(t *testing.T) {
 	t.Parallel()
 	subject, acme := uuid.New(), id.Of[id.Tenant](uuid.New())
-	said := func(version int32, body event.Body) event.Event {
+	eventOf := func(version int32, body event.Body) event.Event {
 		return event.Event{Tenant: acme, Subject: subject, Version: version, At: at.Add(time.Duration(version) * time.Minute), Meta: event.Meta{Actor: "ann"}, Body: body}
 	}
 	created := subscription.Created{Settings: subscription.Settings{Name: "audit", URL: "https://example.com/x", Types: []string{"run.*"}}, From: "1.2.3"}
-	s, err := subscription.Subscription{}.Evolve(said(1, created))
+	s, err := subscription.Subscription{}.Evolve(eventOf(1, created))
 	require.NoError(t, err)
 	require.Equal(t, subscription.Subscription{
 		Tenant: acme, ID: id.Of[id.Subscription](subject), Version: 1, Settings: created.Settings, CreatedBy: "ann", CreatedAt: at.Add(time.Minute),
 	}, s)
-	_, err = s.Evolve(said(2, created))
+	_, err = s.Evolve(eventOf(2, created))
 	require.ErrorContains(t, err, "unexpected event")
-	_, err = s.Evolve(said(2, subscription.Resumed{}))
+	_, err = s.Evolve(eventOf(2, subscription.Resumed{}))
 	require.ErrorContains(t, err, "unexpected event")
-	_, err = s.Evolve(said(3, subscription.Deleted{}))
+	_, err = s.Evolve(eventOf(3, subscription.Deleted{}))
 	require.ErrorContains(t, err, "version 3, expected 2")
-	_, err = subscription.Subscription{}.Evolve(said(1, subscription.Deleted{}))
+	_, err = subscription.Subscription{}.Evolve(eventOf(1, subscription.Deleted{}))
 	require.ErrorContains(t, err, "unexpected event")
 
-	paused, err := s.Evolve(said(2, subscription.Paused{Reason: "why"}))
+	paused, err := s.Evolve(eventOf(2, subscription.Paused{Reason: "why"}))
 	require.NoError(t, err)
 	require.Equal(t, "why", paused.PauseReason)
 	require.Equal(t, at.Add(2*time.Minute), paused.PausedAt)
-	_, err = paused.Evolve(said(3, subscription.Paused{}))
+	_, err = paused.Evolve(eventOf(3, subscription.Paused{}))
 	require.ErrorContains(t, err, "unexpected event")
-	resumed, err := paused.Evolve(said(3, subscription.Resumed{}))
+	resumed, err := paused.Evolve(eventOf(3, subscription.Resumed{}))
 	require.NoError(t, err)
 	s.Version = 3
 	require.Equal(t, s, resumed)
-	s, err = s.Evolve(said(4, subscription.Replayed{From: "1.0.0"}))
+	s, err = s.Evolve(eventOf(4, subscription.Replayed{From: "1.0.0"}))
 	require.NoError(t, err)
-	s, err = s.Evolve(said(5, subscription.Deleted{}))
+	s, err = s.Evolve(eventOf(5, subscription.Deleted{}))
 	require.NoError(t, err)
 	require.Equal(t, at.Add(5*time.Minute), s.DeletedAt)
-	_, err = s.Evolve(said(6, subscription.Resumed{}))
+	_, err = s.Evolve(eventOf(6, subscription.Resumed{}))
 	require.ErrorContains(t, err, "unexpected event")
 }
 
@@ -107,7 +107,7 @@ func TestWants(t *testing.T) {
 		{"another type", of(subscription.Settings{Types: []string{"task.*", "run.ende"}}), ran, false},
 		{"another tenant's", subscription.Subscription{Tenant: globex}, ran, false},
 		{"the installation's", of(subscription.Settings{}), subscription.Recorded{Type: "pool.created"}, false},
-		{"everybody's, for the installation", subscription.Subscription{}, ran, true},
+		{"of all tenants, for the installation", subscription.Subscription{}, ran, true},
 		{"the pipeline", of(subscription.Settings{Pipeline: "daily", Workspace: "prod"}), ran, true},
 		{"another pipeline", of(subscription.Settings{Pipeline: "hourly"}), ran, false},
 		{"another workspace", of(subscription.Settings{Workspace: "dev"}), ran, false},
@@ -117,7 +117,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// TestBatches: whatever the sizes, every event that is asked for stands in one call, in order,
+// TestBatches: whatever the sizes, every event that is asked for is part of one call, in order,
 // and the calls cover all that was read.
 func TestBatches(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestBatches(t *testing.T) {
 		}
 		batches, err := s.Batches(events)
 		require.NoError(t, err)
-		var told []string
+		var delivered []string
 		seen := map[string]bool{}
 		last := event.Position{}
 		for i, b := range batches {
@@ -161,11 +161,11 @@ func TestBatches(t *testing.T) {
 			require.False(t, seen[b.ID], "call %d", i)
 			seen[b.ID] = true
 			for _, e := range items {
-				told = append(told, e.ID)
+				delivered = append(delivered, e.ID)
 				require.Equal(t, "run.ended", e.Type)
 			}
 		}
-		require.Equal(t, wanted, told)
+		require.Equal(t, wanted, delivered)
 		if len(events) > 0 {
 			require.Equal(t, events[len(events)-1].At, last)
 		}

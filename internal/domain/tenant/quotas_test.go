@@ -56,7 +56,7 @@ func TestQuotasValidate(t *testing.T) {
 	}
 
 	for _, zone := range []string{"", "Local", "../etc/passwd"} {
-		t.Run("the zone "+zone+" is nobody's", func(t *testing.T) {
+		t.Run("the zone "+zone+" does not exist", func(t *testing.T) {
 			t.Parallel()
 			q := tenant.DefaultQuotas()
 			q.Zone = zone

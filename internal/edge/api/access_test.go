@@ -157,7 +157,7 @@ func TestEveryCallHasItsPermission(t *testing.T) {
 	known := access.Methods()
 	for _, method := range methods(t) {
 		m, ok := known[pathOf(method)]
-		require.True(t, ok, "%s is in no table of access.Methods: nobody may call it", pathOf(method))
+		require.True(t, ok, "%s is in no table of access.Methods: no caller may use it", pathOf(method))
 		delete(known, pathOf(method))
 		hasTenant := method.Input().Fields().ByName("tenant") != nil
 		if m.Scope == access.OfTenant {
@@ -179,7 +179,7 @@ func TestRoleGrid(t *testing.T) {
 	g := setupGuarded(t)
 	ladder := []access.Role{access.Viewer, access.Operator, access.Developer, access.TenantAdmin}
 	for _, role := range access.Roles() {
-		t.Run(string(role)+" may do what the table says and nothing else", func(t *testing.T) {
+		t.Run(string(role)+" may do what the table lists and nothing else", func(t *testing.T) {
 			t.Parallel()
 			key := g.roleKey(t, role)
 			for _, method := range methods(t) {
@@ -192,7 +192,7 @@ func TestRoleGrid(t *testing.T) {
 					may = m.Scope == access.OfWorker || m.Workers
 				case role == access.Tick:
 					may = method.Name() == "Tick" || method.Name() == "WhoAmI"
-				case m.Scope == access.OfTenant || m.Scope == access.OfAnybody:
+				case m.Scope == access.OfTenant || m.Scope == access.OfAnyCaller:
 					for _, weaker := range ladder {
 						may = may || weaker.Has(m.Permission)
 						if weaker == role {
@@ -220,7 +220,7 @@ func TestRoleGrid(t *testing.T) {
 }
 
 // TestTenantGrid makes every call that names a tenant with a key of another one: what comes back
-// is what comes back for a tenant that is not there.
+// is what comes back for a tenant that does not exist.
 func TestTenantGrid(t *testing.T) {
 	t.Parallel()
 	g := setupGuarded(t)
@@ -239,13 +239,13 @@ func TestTenantGrid(t *testing.T) {
 		}
 		for _, method := range methods(t) {
 			m := access.Methods()[pathOf(method)]
-			if method.Input().Fields().ByName("tenant") == nil || m.Scope == access.OfAnybody {
+			if method.Input().Fields().ByName("tenant") == nil || m.Scope == access.OfAnyCaller {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s by a %s of another tenant over gRPC", method.Name(), role), func(t *testing.T) {
 				t.Parallel()
-				said := map[string]string{}
-				for _, name := range []string{"brick", "nobody"} {
+				problems := map[string]string{}
+				for _, name := range []string{"brick", "missing"} {
 					req := request(t, method, name)
 					err := g.call(t, method, req, key)
 					want := codes.NotFound
@@ -253,9 +253,9 @@ func TestTenantGrid(t *testing.T) {
 						want = codes.PermissionDenied
 					}
 					require.Equal(t, want, status.Code(err), "%v", err)
-					said[name] = plain(protojson.Format(problemOf(t, err)), name)
+					problems[name] = plain(protojson.Format(problemOf(t, err)), name)
 				}
-				require.Equal(t, said["brick"], said["nobody"])
+				require.Equal(t, problems["brick"], problems["missing"])
 			})
 			for i, rule := range rulesOf(method) {
 				verb, path := ruleOf(rule)
@@ -264,17 +264,17 @@ func TestTenantGrid(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s by a %s of another tenant over REST %d", method.Name(), role, i), func(t *testing.T) {
 					t.Parallel()
-					said := map[string]string{}
-					for _, name := range []string{"brick", "nobody"} {
+					problems := map[string]string{}
+					for _, name := range []string{"brick", "missing"} {
 						code, body, _ := g.rest(t, verb, strings.ReplaceAll(path, "{tenant}", name), rule.GetBody() != "", key)
 						want := http.StatusNotFound
 						if m.Scope == access.OfPlatform {
 							want = http.StatusForbidden
 						}
 						require.Equal(t, want, code, body)
-						said[name] = plain(body, name)
+						problems[name] = plain(body, name)
 					}
-					require.Equal(t, said["brick"], said["nobody"])
+					require.Equal(t, problems["brick"], problems["missing"])
 				})
 			}
 		}
@@ -346,11 +346,11 @@ func TestRefusedKeys(t *testing.T) {
 	require.NoError(t, list(g, "authorization", "bearer  "+good))
 	require.NoError(t, list(g, "x-api-key", good))
 
-	stranger, err := access.NewSecret(rand.Reader)
+	unknown, err := access.NewSecret(rand.Reader)
 	require.NoError(t, err)
 	_, goodID, _ := strings.Cut(good, "_")
 	goodID, _, _ = strings.Cut(goodID, "_")
-	wrong := "sk_" + goodID + "_" + stranger.Text()[len("sk_0123456789abcdef_"):]
+	wrong := "sk_" + goodID + "_" + unknown.Text()[len("sk_0123456789abcdef_"):]
 	revoked, made := g.key(t, "acme", access.Settings{Role: access.Viewer})
 	_, err = g.engine.RevokeAPIKey(t.Context(), acme, made.Public, "lost", event.Meta{})
 	require.NoError(t, err)
@@ -367,7 +367,7 @@ func TestRefusedKeys(t *testing.T) {
 		"the authorization scheme is not Bearer": {"authorization", "Basic " + good},
 		"the call has several API keys":          {"authorization", "Bearer " + good, "x-api-key", good},
 		"the credential is not an API key":       bearer("sk_nonsense"),
-		"no key has this id":                     bearer(stranger.Text()),
+		"no key has this id":                     bearer(unknown.Text()),
 		"the secret is wrong":                    bearer(wrong),
 		"the key is REVOKED":                     bearer(revoked),
 		"the key is EXPIRED":                     bearer(old.Text()),
@@ -382,7 +382,7 @@ func TestRefusedKeys(t *testing.T) {
 		require.Contains(t, reasons, reason)
 	}
 	require.Equal(t, codes.Unauthenticated, status.Code(list(g, bearer(rotated)...)))
-	require.Len(t, answers, 1, "all of them hear the same")
+	require.Len(t, answers, 1, "all of them get the same answer")
 
 	t.Run("over REST it is 401, with the way in; public paths need no key", func(t *testing.T) {
 		t.Parallel()

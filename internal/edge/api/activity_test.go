@@ -48,19 +48,19 @@ func TestActivity(t *testing.T) {
 		require.NoError(t, err)
 		requireMessage(t, &servov1.Activity{Hours: []*servov1.HourActivity{idle(hour.Add(-time.Hour)), cancelled(hour, 2, 240), cancelled(hour.Add(time.Hour), 1, 60)}}, got)
 	}
-	{ // a tenant sees its own, a day of them if it does not say
+	{ // a tenant sees its own, a day of them by default
 		got, err := service.GetActivity(viewer, &servov1.GetActivityRequest{Tenant: "acme"})
 		require.NoError(t, err)
 		require.Len(t, got.GetHours(), 24)
 		requireMessage(t, cancelled(hour, 1, 60), got.GetHours()[22])
 		requireMessage(t, idle(hour.Add(time.Hour)), got.GetHours()[23])
 	}
-	{ // nobody sees those of others
+	{ // no tenant sees those of others
 		_, err := service.GetActivity(viewer, &servov1.GetActivityRequest{})
 		require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)
 		_, err = service.GetActivity(viewer, &servov1.GetActivityRequest{Tenant: "brick"})
 		require.NotEqual(t, codes.OK, status.Code(err))
-		_, err = service.GetActivity(operator, &servov1.GetActivityRequest{Tenant: "nobody"})
+		_, err = service.GetActivity(operator, &servov1.GetActivityRequest{Tenant: "missing"})
 		requireRefused(t, err, codes.NotFound, "tenant")
 	}
 	{ // a week at most

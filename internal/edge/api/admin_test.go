@@ -59,9 +59,9 @@ func TestAdmin(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, elsewhere.GetFound())
 
-	mended, err := b.admin.RepairRun(t.Context(), &servov1.RepairRunRequest{Tenant: "acme", Run: run})
+	repaired, err := b.admin.RepairRun(t.Context(), &servov1.RepairRunRequest{Tenant: "acme", Run: run})
 	require.NoError(t, err)
-	require.Equal(t, int64(1), mended.GetFound())
+	require.Equal(t, int64(1), repaired.GetFound())
 	clean, err = b.admin.VerifyProjections(t.Context(), &servov1.VerifyProjectionsRequest{})
 	require.NoError(t, err)
 	require.Zero(t, clean.GetFound())

@@ -141,7 +141,7 @@ func TestAlerts(t *testing.T) {
 			_, err = alerts.CreateAlertChannel(t.Context(), bad.CreateAlertChannelRequest)
 			requireRefused(t, err, codes.InvalidArgument, bad.field)
 		}
-		_, err = alerts.CreateAlertChannel(t.Context(), &servov1.CreateAlertChannelRequest{Tenant: "nobody", Name: "x", Url: "https://example.com"})
+		_, err = alerts.CreateAlertChannel(t.Context(), &servov1.CreateAlertChannelRequest{Tenant: "missing", Name: "x", Url: "https://example.com"})
 		require.Equal(t, codes.NotFound, codeOf(err))
 		require.Zero(t, b.db.Count(t, `SELECT count(*) FROM servo.alert_channels`))
 		verifytest.Clean(t, b.db)

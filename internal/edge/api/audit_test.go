@@ -51,7 +51,7 @@ func TestAuditLog(t *testing.T) {
 		viewer, _ := g.key(t, "acme", access.Settings{Name: "eyes", Role: access.Viewer})
 		boss := with(t.Context(), g.roleKey(t, access.TenantAdmin))
 		runs := servov1.NewRunServiceClient(g.conn)
-		for _, tenant := range []string{"acme", "brick", "nobody"} {
+		for _, tenant := range []string{"acme", "brick", "missing"} {
 			_, err := runs.TriggerRun(with(t.Context(), viewer), &servov1.TriggerRunRequest{Tenant: tenant, Pipeline: "diamond"})
 			require.Error(t, err)
 		}
@@ -60,12 +60,12 @@ func TestAuditLog(t *testing.T) {
 		audit := servov1.NewAuditServiceClient(g.conn)
 		answer, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Actor: "key/eyes"})
 		require.NoError(t, err)
-		var said []string
+		var entries []string
 		for _, e := range answer.GetEntries() {
-			said = append(said, fmt.Sprint(e.GetCode(), " ", e.GetSubject(), " ", e.GetAllowed(), " ", e.GetRequest().AsMap()["tenant"]))
+			entries = append(entries, fmt.Sprint(e.GetCode(), " ", e.GetSubject(), " ", e.GetAllowed(), " ", e.GetRequest().AsMap()["tenant"]))
 		}
-		require.ElementsMatch(t, []string{"NOT_FOUND pipeline/diamond false nobody", "NOT_FOUND pipeline/diamond false brick", "FORBIDDEN pipeline/diamond false acme"}, said,
-			"in no order that could be told: they may be of one millisecond")
+		require.ElementsMatch(t, []string{"NOT_FOUND pipeline/diamond false missing", "NOT_FOUND pipeline/diamond false brick", "FORBIDDEN pipeline/diamond false acme"}, entries,
+			"in no defined order: they may be of one millisecond")
 		require.Equal(t, 3, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE NOT allowed`))
 
 		page, err := audit.ListAudit(boss, &servov1.ListAuditRequest{Tenant: "acme", Actor: "key/eyes", PageSize: 2})
@@ -90,7 +90,7 @@ func TestAuditLog(t *testing.T) {
 		code, _, header := g.rest(t, "POST", "/v1/admin/dispatch:pause", true, key)
 		require.Equal(t, 200, code)
 		require.Equal(t, 1, g.db.Count(t, `SELECT count(*) FROM servo.audit_log WHERE address = '127.0.0.1' AND request_id = '`+header.Get("X-Request-Id")+`'`))
-		// A caller of gRPC cannot say where it is.
+		// A caller of gRPC cannot state its address.
 		ctx := metadata.AppendToOutgoingContext(with(t.Context(), key), "x-remote-address", "192.0.2.1")
 		_, err := servov1.NewAdminServiceClient(g.conn).ResumeDispatch(ctx, &servov1.ResumeDispatchRequest{})
 		require.NoError(t, err)

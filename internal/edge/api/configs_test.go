@@ -19,10 +19,10 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// noon is when the database's clock stands in these tests.
+// noon is the fixed time of the database's clock in these tests.
 var noon = time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// configBundle is an API whose clock stands at noon.
+// configBundle is an API whose clock is stopped at noon.
 type configBundle struct {
 	*bundle
 
@@ -79,7 +79,7 @@ func equal(t *testing.T, want, got proto.Message) {
 	require.True(t, proto.Equal(want, got), "want %v\n got %v", want, got)
 }
 
-// whole is a spec that says everything that may be said together.
+// whole is a spec that sets every field that may be set together.
 func whole(t *testing.T) *servov1.ConfigSpec {
 	t.Helper()
 	return &servov1.ConfigSpec{

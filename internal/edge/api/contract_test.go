@@ -50,7 +50,7 @@ func TestContract(t *testing.T) {
 			answer, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 			require.NoError(t, err)
 			path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
-			for _, req := range []proto.Message{kind.New().Interface(), filled(kind.New(), "nobody")} {
+			for _, req := range []proto.Message{kind.New().Interface(), filled(kind.New(), "missing")} {
 				if method.IsStreamingServer() {
 					stream, err := b.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, path)
 					require.NoError(t, err)
@@ -164,13 +164,13 @@ func TestUnknownTenants(t *testing.T) {
 		if method.Input().Fields().ByName("tenant") == nil || method.IsStreamingServer() {
 			continue
 		}
-		t.Run(string(method.Name())+" of a tenant that is not there is not found", func(t *testing.T) {
+		t.Run(string(method.Name())+" of a missing tenant is not found", func(t *testing.T) {
 			t.Parallel()
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
 			require.NoError(t, err)
 			answer, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 			require.NoError(t, err)
-			for _, name := range []string{"nobody", "No Body", "no\x00body"} {
+			for _, name := range []string{"missing", "No Body", "no\x00body"} {
 				req := filled(kind.New(), name)
 				if deploy, ok := req.(*servov1.DeployRequest); ok {
 					deploy.Manifest = manifestOf(t, manifestText)
@@ -248,13 +248,13 @@ func TestErrors(t *testing.T) {
 	t.Run("each call is in the log of who debugs", func(t *testing.T) {
 		t.Parallel()
 		other := setupBare(t, engine.Config{})
-		_, err := other.tenants.GetTenant(t.Context(), &servov1.GetTenantRequest{Tenant: "nobody"})
+		_, err := other.tenants.GetTenant(t.Context(), &servov1.GetTenantRequest{Tenant: "missing"})
 		require.Error(t, err)
 		logged := other.log.with("call")
 		require.Len(t, logged, 1)
 		require.NotEmpty(t, logged[0]["duration"])
 		delete(logged[0], "duration")
-		require.Equal(t, map[string]string{"level": "DEBUG", "method": "/servo.v1.TenantService/GetTenant", "code": "NotFound", "tenant": "nobody"}, logged[0])
+		require.Equal(t, map[string]string{"level": "DEBUG", "method": "/servo.v1.TenantService/GetTenant", "code": "NotFound", "tenant": "missing"}, logged[0])
 	})
 }
 

@@ -103,12 +103,12 @@ func TestDispatch(t *testing.T) {
 	require.Equal(t, []string{"acme", "d/a", "default", "w1"}, []string{
 		paused.GetOldest()[0].GetTenant(), paused.GetOldest()[0].GetAsset(), paused.GetOldest()[0].GetPool(), paused.GetOldest()[0].GetWorker(),
 	})
-	require.Empty(t, b.claim(t, 10), "nobody is given a task")
+	require.Empty(t, b.claim(t, 10), "no worker is given a task")
 	status, err := b.status.GetStatus(t.Context(), &servov1.GetStatusRequest{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(paused.GetDispatch(), status.GetDispatch()))
 
-	require.Nil(t, b.report(t, complete(lease, nil))[0].GetError(), "what runs goes on")
+	require.Nil(t, b.report(t, complete(lease, nil))[0].GetError(), "running tasks continue")
 	drained, err := b.admin.GetDispatch(t.Context(), &servov1.GetDispatchRequest{})
 	require.NoError(t, err)
 	require.Zero(t, drained.GetHeld())
@@ -116,7 +116,7 @@ func TestDispatch(t *testing.T) {
 	on, err := b.admin.ResumeDispatch(t.Context(), &servov1.ResumeDispatchRequest{})
 	require.NoError(t, err)
 	require.False(t, on.GetDispatch().GetPaused())
-	require.Equal(t, "open", on.GetDispatch().GetChangedBy(), "the caller, if nobody is named")
+	require.Equal(t, "open", on.GetDispatch().GetChangedBy(), "the caller, if no other is named")
 	require.NotEmpty(t, b.claim(t, 10))
 	verifytest.Clean(t, b.db)
 }

@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 		task := b.taskOf(t, run, "s/one").GetId()
 		for _, req := range []*servov1.ExplainTaskRequest{
 			{Tenant: "brick", Run: run, Task: task},
-			{Tenant: "nobody", Run: run, Task: task},
+			{Tenant: "missing", Run: run, Task: task},
 			{Tenant: "acme", Run: uuid.NewString(), Task: task},
 			{Tenant: "acme", Run: run, Task: uuid.NewString()},
 		} {

@@ -204,7 +204,7 @@ func TestSecretsAreMarked(t *testing.T) {
 	seen, marked := map[protoreflect.FullName]bool{}, 0
 	var walk func(m protoreflect.MessageDescriptor)
 	walk = func(m protoreflect.MessageDescriptor) {
-		if seen[m.FullName()] || m.IsMapEntry() { // what a deployment says is kept with it
+		if seen[m.FullName()] || m.IsMapEntry() { // a deployment's manifest is kept with it
 			return
 		}
 		seen[m.FullName()] = true
@@ -215,7 +215,7 @@ func TestSecretsAreMarked(t *testing.T) {
 				continue
 			}
 			if holds := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind; holds && intercept.SecretName.MatchString(string(field.Name())) {
-				require.Contains(t, harmless, field.FullName(), "mark it with debug_redact, or say here that it is none")
+				require.Contains(t, harmless, field.FullName(), "mark it with debug_redact, or list it here as harmless")
 			}
 			if field.Message() != nil {
 				walk(field.Message())

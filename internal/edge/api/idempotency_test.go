@@ -367,7 +367,7 @@ func TestTwins(t *testing.T) {
 		t.Parallel()
 		for name, effect := range map[string]func(ctx context.Context) (any, error){
 			"between-effect": func(ctx context.Context) (any, error) { return create(ctx, "never") },
-			"between-look":   func(context.Context) (any, error) { return nil, errors.New("it is there already") },
+			"between-look":   func(context.Context) (any, error) { return nil, errors.New("it already exists") },
 			"between-keep":   func(context.Context) (any, error) { return &servov1.Tenant{Name: "never"}, nil },
 		} {
 			var other *servov1.Tenant

@@ -11,7 +11,7 @@ import (
 	"go.arco.dev/servo/internal/domain/access"
 )
 
-// TestIdentity: who has done something is who has shown the key. What a caller says of itself is a
+// TestIdentity: the actor of a change is the owner of the key. What a caller writes about itself is a
 // note.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestIdentity(t *testing.T) {
 	}
 	ann, bob := key("ann"), key("bob")
 	runs := servov1.NewRunServiceClient(g.conn)
-	req := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "single", Note: "for bob, says root"}
+	req := &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "single", Note: "for bob, signed root"}
 	as := func(key string) func(*servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key, "idempotency-key", "nightly")
 		return func(req *servov1.TriggerRunRequest) (*servov1.TriggerRunResponse, error) {
@@ -34,7 +34,7 @@ func TestIdentity(t *testing.T) {
 	require.Contains(t, first.GetRun().GetTriggeredBy(), "ann")
 	created := g.events(t, first.GetRun().GetId())[0]
 	require.Equal(t, first.GetRun().GetTriggeredBy(), created.GetActor())
-	require.Equal(t, "for bob, says root", created.GetData().GetFields()["note"].GetStringValue())
+	require.Equal(t, "for bob, signed root", created.GetData().GetFields()["note"].GetStringValue())
 
 	again, err := as(ann)(req)
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func TestValues(t *testing.T) {
 		},
 		"too deep": {deep, "result.a[1].b" + strings.Repeat("[0]", 97)},
 	} {
-		t.Run(name+" is refused where it stands", func(t *testing.T) {
+		t.Run(name+" is refused at its place", func(t *testing.T) {
 			t.Parallel()
 			inner := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"b": bad.value}})
 			list := structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewNullValue(), inner}})
@@ -161,7 +161,7 @@ func TestHandles(t *testing.T) {
 
 	good := api.Handle(store.TaskKey{}, 1, 1)
 	for name, text := range map[string]string{
-		"nothing": "", "half of one": good[:len(good)/2], "one that goes on": good + "A", "padding": good + "==",
+		"nothing": "", "half of one": good[:len(good)/2], "one with more": good + "A", "padding": good + "==",
 		"another version": "Ag" + good[2:], "line breaks": good[:40] + "\n" + good[40:],
 	} {
 		t.Run(name+" is no handle", func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestRevocation(t *testing.T) {
 		}
 		require.Equal(t, codes.OK, read(g))
 
-		// Many use it while it is revoked: whoever begins after the answer is refused.
+		// Many callers use it while it is revoked: a call that begins after the answer is refused.
 		var users sync.WaitGroup
 		ended := make(chan struct{})
 		for range 8 {
@@ -208,7 +208,7 @@ func TestKeyService(t *testing.T) {
 		require.Nil(t, done.GetAnswers()[0].GetError())
 		lease := claimed.GetLeases()[0]
 		_, err = servov1.NewTaskServiceClient(g.conn).GetTask(fleet, &servov1.GetTaskRequest{Tenant: "acme", Run: lease.GetRun(), Task: lease.GetTask()})
-		require.NoError(t, err, "what its task stands on")
+		require.NoError(t, err, "what its task builds on")
 		verifytest.Clean(t, g.db)
 	})
 
@@ -277,8 +277,8 @@ func TestReportAfterAccess(t *testing.T) {
 	verifytest.Clean(t, g.db)
 }
 
-// requireHeldToPool: who may speak of the lease beats, logs and tells its progress, and a key of
-// another pool does not, nor keep the others from being heard.
+// requireHeldToPool: a key of the lease's pool sends heartbeats, logs and progress, and a key of
+// another pool is refused and does not disturb the others.
 func requireHeldToPool(t *testing.T, workers servov1.WorkerServiceClient, mine, others context.Context, lease string) {
 	t.Helper()
 	log := &servov1.ReportItem{Lease: lease, Action: &servov1.ReportItem_Log{Log: &servov1.LogChunk{Seq: 1, Text: "hello"}}}
@@ -289,8 +289,8 @@ func requireHeldToPool(t *testing.T, workers servov1.WorkerServiceClient, mine, 
 		for _, a := range answer.GetAnswers() {
 			require.Equal(t, code, a.GetError().GetCode())
 		}
-		for _, said := range []*servov1.Progress{nil, {Fraction: 0.7}} {
-			beat, err := workers.Heartbeat(ctx, &servov1.HeartbeatRequest{WorkerId: "w", Leases: []*servov1.HeartbeatItem{{Lease: lease, Progress: said}}})
+		for _, sent := range []*servov1.Progress{nil, {Fraction: 0.7}} {
+			beat, err := workers.Heartbeat(ctx, &servov1.HeartbeatRequest{WorkerId: "w", Leases: []*servov1.HeartbeatItem{{Lease: lease, Progress: sent}}})
 			if code != "" {
 				requireRefused(t, err, codes.PermissionDenied, "leases[0].lease")
 				continue

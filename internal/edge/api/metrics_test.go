@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 		return metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "acme", From: from, To: to, GroupBy: "provider"})
 	}
 
-	// one in time with labels, one that is late, and one that nobody has promised anything
+	// one in time with labels, one that is late, and one without a promise
 	spec := hourly()
 	spec.Labels = map[string]string{"provider": "aws", "tier": "<1>"}
 	b.create(t, "aws", spec)
@@ -76,7 +76,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
-	{ // the installation says what has become of today's
+	{ // the installation counts today's outcomes
 		status, err := b.status.GetStatus(t.Context(), &servov1.GetStatusRequest{})
 		require.NoError(t, err)
 		requireMessage(t, &servov1.Today{Day: "2027-02-01", RunningRuns: 2, CompletedRuns: 1, SlaBreaches: 1, AverageDuration: durationpb.New(0)}, status.GetToday())
@@ -114,7 +114,7 @@ func TestMetrics(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "from")
 		_, err = ask("2025-12-29", "2027-02-01")
 		require.NoError(t, err, "400 days")
-		_, err = metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "nobody"})
+		_, err = metrics.GetTenantMetrics(t.Context(), &servov1.GetTenantMetricsRequest{Tenant: "missing"})
 		requireRefused(t, err, codes.NotFound, "tenant")
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"go.arco.dev/servo/internal/edge/oidc"
 )
 
-// trusting is a server that believes an issuer, which says what it likes in the claim groups:
+// trusting is a server that trusts an issuer, which puts any values into the claim groups:
 // each value is a grant, such as admin@acme or viewer@acme/dev.
 type trusting struct {
 	*guarded
@@ -37,10 +37,10 @@ type trusting struct {
 func setupTrusting(t testing.TB) *trusting {
 	t.Helper()
 	i := issuer.New(t)
-	return &trusting{guarded: (&guarded{bundle: setup(t)}).another(t, believing(t, i)), issuer: i}
+	return &trusting{guarded: (&guarded{bundle: setup(t)}).another(t, trustIssuer(t, i)), issuer: i}
 }
 
-func believing(t testing.TB, i *issuer.Issuer) func(*api.Options) {
+func trustIssuer(t testing.TB, i *issuer.Issuer) func(*api.Options) {
 	t.Helper()
 	one := oidc.Issuer{URL: i.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub"}
 	for _, role := range access.Roles() {
@@ -58,7 +58,7 @@ func believing(t testing.TB, i *issuer.Issuer) func(*api.Options) {
 	return func(c *api.Options) { c.Tokens = v }
 }
 
-// token is one of somebody with these grants.
+// token is one of a person with these grants.
 func (g *trusting) token(t testing.TB, name string, grants ...string) string {
 	t.Helper()
 	return g.issuer.Token(t, map[string]any{"sub": name, "groups": grants})
@@ -107,7 +107,7 @@ func TestTokens(t *testing.T) {
 		tenants := servov1.NewTenantServiceClient(g.conn)
 		all, err := tenants.ListTenants(ctx, &servov1.ListTenantsRequest{})
 		require.NoError(t, err)
-		require.Len(t, all.GetTenants(), 2, "later is not there yet")
+		require.Len(t, all.GetTenants(), 2, "later does not exist yet")
 		require.Empty(t, all.GetNextPageToken())
 		first, err := tenants.ListTenants(ctx, &servov1.ListTenantsRequest{PageSize: 1})
 		require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestTokens(t *testing.T) {
 
 	t.Run("a known person without a grant gets 403, and is in the audit", func(t *testing.T) {
 		t.Parallel()
-		token := g.token(t, "nobody")
+		token := g.token(t, "missing")
 		err := list(token, "acme")
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 		require.Contains(t, problemOf(t, err).GetRemedy(), "ask the operator for a grant")
@@ -141,7 +141,7 @@ func TestTokens(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, code, body)
 		_, err = runs.TriggerRun(with(t.Context(), token), &servov1.TriggerRunRequest{Tenant: "acme", Pipeline: "single"})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
-		rows := g.auditOf(t, "oidc/nobody", "")
+		rows := g.auditOf(t, "oidc/missing", "")
 		require.Len(t, rows, 1)
 		require.False(t, rows[0].GetAllowed())
 	})
@@ -264,7 +264,7 @@ func TestRefusedTokens(t *testing.T) {
 		"huge":             g.issuer.Token(t, map[string]any{"groups": strings.Repeat("x", 17<<10)}),
 		"no token at all":  "a.b.c",
 		"nothing":          "",
-		"a key of nobody":  "sk_0123456789abcdef_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		"an unknown key":   "sk_0123456789abcdef_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
 		"without its name": g.issuer.Token(t, granted(map[string]any{"sub": nil})),
 	} {
 		err := list("authorization", "Bearer "+token)
@@ -278,8 +278,8 @@ func TestRefusedTokens(t *testing.T) {
 	err = list("x-api-key", good)
 	require.Equal(t, codes.Unauthenticated, status.Code(err), "a token is no key")
 	byGRPC[protojson.Format(problemOf(t, err))] = true
-	require.Len(t, byGRPC, 1, "all of them hear the same")
-	require.Len(t, byREST, 1, "all of them hear the same")
+	require.Len(t, byGRPC, 1, "all of them get the same answer")
+	require.Len(t, byREST, 1, "all of them get the same answer")
 	require.NoError(t, list("authorization", "Bearer "+good))
 
 	t.Run("the log has the reason, and no token", func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestRefusedTokens(t *testing.T) {
 		t.Parallel()
 		away := issuer.New(t)
 		away.Down(true)
-		server := g.another(t, believing(t, away))
+		server := g.another(t, trustIssuer(t, away))
 		code, body, header := server.bearer(t, "/v1/tenants/acme/runs", away.Token(t, nil))
 		require.Equal(t, http.StatusServiceUnavailable, code, body)
 		require.NotEmpty(t, header.Get("Retry-After"))
@@ -316,8 +316,8 @@ func TestRefusedTokens(t *testing.T) {
 	})
 }
 
-// TestPersonGrid makes every call as somebody with grants in two tenants: each is as open as
-// that grant alone, and a third is answered like one that is not there.
+// TestPersonGrid makes every call as a person with grants in two tenants: each is as open as
+// that grant alone, and a third is answered like one that does not exist.
 func TestPersonGrid(t *testing.T) {
 	t.Parallel()
 	g := setupTrusting(t)
@@ -342,8 +342,8 @@ func TestPersonGrid(t *testing.T) {
 			t.Parallel()
 			for tenant, role := range roles {
 				err := call(t, tenant)
-				may := (m.Scope == access.OfTenant || m.Scope == access.OfAnybody) && role.Has(m.Permission)
-				if m.Scope == access.OfAnybody || method.Input().Fields().ByName("tenant") != nil {
+				may := (m.Scope == access.OfTenant || m.Scope == access.OfAnyCaller) && role.Has(m.Permission)
+				if m.Scope == access.OfAnyCaller || method.Input().Fields().ByName("tenant") != nil {
 					require.Equal(t, may, status.Code(err) != codes.PermissionDenied, "%s in %s: %v", role, tenant, err)
 				}
 				require.NotContains(t, []codes.Code{codes.Unauthenticated, codes.Internal, codes.Unknown}, status.Code(err), "%v", err)
@@ -351,13 +351,13 @@ func TestPersonGrid(t *testing.T) {
 			if m.Scope != access.OfTenant {
 				return
 			}
-			said := map[string]string{}
-			for _, name := range []string{"cargo", "nobody"} {
+			problems := map[string]string{}
+			for _, name := range []string{"cargo", "missing"} {
 				err := call(t, name)
 				require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
-				said[name] = plain(protojson.Format(problemOf(t, err)), name)
+				problems[name] = plain(protojson.Format(problemOf(t, err)), name)
 			}
-			require.Equal(t, said["cargo"], said["nobody"])
+			require.Equal(t, problems["cargo"], problems["missing"])
 		})
 	}
 }

@@ -106,7 +106,7 @@ func TestPools(t *testing.T) {
 			_, err := pools.CreatePool(t.Context(), req)
 			requireRefused(t, err, codes.InvalidArgument, field)
 		}
-		_, err := pools.CreatePool(t.Context(), &servov1.CreatePoolRequest{Name: "a", Kind: servov1.Pool_PULL, Owner: "nobody"})
+		_, err := pools.CreatePool(t.Context(), &servov1.CreatePoolRequest{Name: "a", Kind: servov1.Pool_PULL, Owner: "missing"})
 		requireRefused(t, err, codes.NotFound, "owner")
 	})
 }
@@ -157,7 +157,7 @@ func TestSigningKeys(t *testing.T) {
 		revoked, err := keys.RevokeSigningKey(t.Context(), &servov1.RevokeSigningKeyRequest{Key: made.GetKey().GetId(), Reason: "leaked"})
 		require.NoError(t, err)
 		require.Equal(t, servov1.SigningKey_REVOKED, revoked.GetState())
-		_, err = keys.RevokeSigningKey(t.Context(), &servov1.RevokeSigningKeyRequest{Key: "sk-nobody"})
+		_, err = keys.RevokeSigningKey(t.Context(), &servov1.RevokeSigningKeyRequest{Key: "sk-missing"})
 		requireRefused(t, err, codes.NotFound, "key")
 		_, err = keys.RotateSigningKeys(t.Context(), &servov1.RotateSigningKeysRequest{Overlap: durationpb.New(time.Second)})
 		requireRefused(t, err, codes.InvalidArgument, "overlap")

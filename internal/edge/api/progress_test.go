@@ -15,7 +15,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-func telling(l *servov1.Lease, p *servov1.Progress) *servov1.ReportItem {
+func progressItem(l *servov1.Lease, p *servov1.Progress) *servov1.ReportItem {
 	return &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Progress{Progress: p}}
 }
 
@@ -27,16 +27,16 @@ func TestProgress(t *testing.T) {
 		b := setup(t)
 		in := b.trigger(t, "single").GetId()
 		l := b.one(t)
-		said := &servov1.Progress{
+		sent := &servov1.Progress{
 			Phase: "LOAD", Fraction: 0.5, RecordsExtracted: 1, RecordsTransformed: 2, RecordsLoaded: 3, Bytes: 4, Eta: timestamppb.New(time.Unix(2e9, 0)),
 		}
-		require.Nil(t, b.report(t, telling(l, said))[0].GetError())
+		require.Nil(t, b.report(t, progressItem(l, sent))[0].GetError())
 		b.report(t, failing(l, "NETWORK_ERROR"))
 		task := b.taskOf(t, in, "s/one")
-		require.Nil(t, task.GetProgress(), "nobody works on it now")
+		require.Nil(t, task.GetProgress(), "no worker runs it now")
 		kept := task.GetAttempts()[0].GetProgress()
-		said.StageSince = kept.GetStageSince()
-		require.True(t, proto.Equal(said, kept), "%v", kept)
+		sent.StageSince = kept.GetStageSince()
+		require.True(t, proto.Equal(sent, kept), "%v", kept)
 	})
 
 	t.Run("a stage ends with the next, the last one with its attempt", func(t *testing.T) {
@@ -45,13 +45,13 @@ func TestProgress(t *testing.T) {
 		in := b.trigger(t, "single").GetId()
 		l := b.one(t)
 		for _, stage := range []string{"page 1", "page 1", "page 2", "page 3"} {
-			b.report(t, telling(l, &servov1.Progress{Phase: "LOAD", Stage: stage}))
+			b.report(t, progressItem(l, &servov1.Progress{Phase: "LOAD", Stage: stage}))
 		}
 		last := b.taskOf(t, in, "s/one").GetAttempts()[0].GetStages()
 		require.Len(t, last, 3)
-		require.Nil(t, last[2].GetEndedAt(), "it goes on")
+		require.Nil(t, last[2].GetEndedAt(), "it continues")
 
-		b.report(t, telling(l, &servov1.Progress{Phase: "LOAD", Stage: "the end"}), &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Complete{Complete: &servov1.Complete{}}})
+		b.report(t, progressItem(l, &servov1.Progress{Phase: "LOAD", Stage: "the end"}), &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Complete{Complete: &servov1.Complete{}}})
 		attempt := b.taskOf(t, in, "s/one").GetAttempts()[0]
 		var names []string
 		for i, stage := range attempt.GetStages() {
@@ -81,7 +81,7 @@ func TestProgress(t *testing.T) {
 func TestETA(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	said := func(p store.Progress) *store.ProgressView {
+	reported := func(p store.Progress) *store.ProgressView {
 		return &store.ProgressView{Progress: p, UpdatedAt: noon.Add(time.Minute)}
 	}
 	for name, c := range map[string]struct {
@@ -90,18 +90,18 @@ func TestETA(t *testing.T) {
 		estimated bool
 	}{
 		"its worker knows best": {
-			store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: said(store.Progress{Fraction: 0.5, ETA: noon.Add(7 * time.Minute)})},
+			store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: reported(store.Progress{Fraction: 0.5, ETA: noon.Add(7 * time.Minute)})},
 			noon.Add(7 * time.Minute), false,
 		},
-		"it goes on as so far": {
-			store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: said(store.Progress{Fraction: 0.25})}, noon.Add(4 * time.Minute), true,
+		"it continues at the same rate": {
+			store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: reported(store.Progress{Fraction: 0.25})}, noon.Add(4 * time.Minute), true,
 		},
 		"it takes what its asset takes":               {store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour}, noon.Add(time.Hour), true},
-		"the first percent says nothing":              {store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: said(store.Progress{Fraction: 0.001})}, noon.Add(time.Hour), true},
-		"nothing is known":                            {store.TaskView{State: run.Running, StartedAt: noon, Progress: said(store.Progress{Stage: "x"})}, time.Time{}, false},
-		"a year is as good as nothing":                {store.TaskView{State: run.Running, StartedAt: noon.AddDate(-1, 0, 0), Progress: said(store.Progress{Fraction: 0.02})}, time.Time{}, false},
+		"the first percent is no basis":               {store.TaskView{State: run.Running, StartedAt: noon, Usual: time.Hour, Progress: reported(store.Progress{Fraction: 0.001})}, noon.Add(time.Hour), true},
+		"nothing is known":                            {store.TaskView{State: run.Running, StartedAt: noon, Progress: reported(store.Progress{Stage: "x"})}, time.Time{}, false},
+		"a year is as good as nothing":                {store.TaskView{State: run.Running, StartedAt: noon.AddDate(-1, 0, 0), Progress: reported(store.Progress{Fraction: 0.02})}, time.Time{}, false},
 		"what has not started has no end":             {store.TaskView{State: run.Dispatched, Usual: time.Hour}, time.Time{}, false},
-		"a clock that went back makes no end in time": {store.TaskView{State: run.Running, StartedAt: noon.Add(time.Hour), Progress: said(store.Progress{Fraction: 0.5})}, time.Time{}, false},
+		"a clock that went back makes no end in time": {store.TaskView{State: run.Running, StartedAt: noon.Add(time.Hour), Progress: reported(store.Progress{Fraction: 0.5})}, time.Time{}, false},
 	} {
 		eta, estimated := api.ETA(c.task)
 		require.Equal(t, c.want, eta, name)

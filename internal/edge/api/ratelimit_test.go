@@ -60,7 +60,7 @@ func newReplica(t testing.TB, b *bundle, config api.Options) *replica {
 	return r
 }
 
-// handClock is a clock for the servers that goes when it is told to, like that of the database.
+// handClock is a clock for the servers that only the test advances, like that of the database.
 type handClock struct{ now atomic.Pointer[time.Time] }
 
 func (c *handClock) set(t testing.TB, b *bundle, now time.Time) {
@@ -168,7 +168,7 @@ func TestRates(t *testing.T) {
 		t.Parallel()
 		_, replicas, _ := threeReplicas(t, ratelimit.Limits{List: 1})
 		for range 5 {
-			require.Equal(t, codes.NotFound, codeOf(list("nobody")(t.Context(), replicas[0])))
+			require.Equal(t, codes.NotFound, codeOf(list("missing")(t.Context(), replicas[0])))
 		}
 	})
 
@@ -206,7 +206,7 @@ func TestRates(t *testing.T) {
 
 		free := get(t, edge.URL+"/v1/tenants/acme")
 		require.Equal(t, http.StatusOK, free.StatusCode)
-		require.Empty(t, free.Header.Get("RateLimit-Limit"), "a call without a limit says nothing of one")
+		require.Empty(t, free.Header.Get("RateLimit-Limit"), "a call without a limit does not report one")
 	})
 
 	t.Run("a server without limits has none", func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestStreams(t *testing.T) {
 
 		leave()
 		require.Eventually(t, func() bool {
-			clock.set(t, b, clock.now.Load().Add(2*time.Second)) // what was heard is old by then
+			clock.set(t, b, clock.now.Load().Add(2*time.Second)) // the last report is old by then
 			return open(t.Context(), replicas[0], run) == nil
 		}, waitLong, waitShort)
 	})

@@ -86,7 +86,7 @@ func TestTrigger(t *testing.T) {
 		"a negative delay":     {&servov1.TriggerRunRequest{Pipeline: "single", Retry: &servov1.RetryPolicy{MaxDelay: durationpb.New(-1)}}, codes.InvalidArgument, "retry.max_delay"},
 		"a zero in the note":   {&servov1.TriggerRunRequest{Pipeline: "single", Note: "\x00"}, codes.InvalidArgument, "note"},
 	} {
-		t.Run(name+" is refused where it stands", func(t *testing.T) {
+		t.Run(name+" is refused at its place", func(t *testing.T) {
 			t.Parallel()
 			bad.req.Tenant = "acme"
 			_, err := b.runs.TriggerRun(t.Context(), bad.req)
@@ -271,12 +271,12 @@ func TestOtherTenantsRuns(t *testing.T) {
 	} {
 		t.Run(name+" answers as if it were not there", func(t *testing.T) {
 			t.Parallel()
-			field, theirs, nobodys := "run", mine, uuid.NewString()
+			field, theirs, unowned := "run", mine, uuid.NewString()
 			if slices.Contains([]string{"GetTask", "ListUpstreamTasks", "ListTaskLogs"}, name) {
 				field, theirs = "task", myTask
 			}
 			notMine := requireRefused(t, call(t, mine, myTask), codes.NotFound, field)
-			requireSame(t, notMine, theirs, requireRefused(t, call(t, nobodys, nobodys), codes.NotFound, field), nobodys)
+			requireSame(t, notMine, theirs, requireRefused(t, call(t, unowned, unowned), codes.NotFound, field), unowned)
 		})
 	}
 }

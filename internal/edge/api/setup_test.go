@@ -202,7 +202,7 @@ func (b *bundle) drain(t testing.TB) {
 	}
 }
 
-// problemOf is the problem that a refused call brings.
+// problemOf is the problem that a refused call returns.
 func problemOf(t testing.TB, err error) *servov1.Problem {
 	t.Helper()
 	require.Error(t, err)
@@ -215,7 +215,7 @@ func problemOf(t testing.TB, err error) *servov1.Problem {
 	return nil
 }
 
-// requireRefused wants a status, and a problem about a field that says what to do.
+// requireRefused wants a status, and a problem about a field that states what to do.
 func requireRefused(t testing.TB, err error, code codes.Code, field string) *servov1.Problem {
 	t.Helper()
 	p := problemOf(t, err)

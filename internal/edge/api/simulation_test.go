@@ -13,7 +13,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// simulate asks for a day from midnight on, unless the request says otherwise.
+// simulate asks for a day from midnight on, unless the request specifies another range.
 func (b *configBundle) simulate(t *testing.T, req *servov1.SimulateRequest) *servov1.SimulateResponse {
 	t.Helper()
 	req.Tenant = "acme"
@@ -189,7 +189,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"a window before there were": {&servov1.SimulateRequest{Tenant: "acme", From: timestamppb.New(time.Unix(-1, 0))}, codes.InvalidArgument, "from"},
 		"fewer than no places":       {&servov1.SimulateRequest{Tenant: "acme", Slots: -1}, codes.InvalidArgument, "slots"},
 		"lists too long":             {&servov1.SimulateRequest{Tenant: "acme", Limit: 1001}, codes.InvalidArgument, "limit"},
-		"a tenant that is not there": {&servov1.SimulateRequest{Tenant: "nobody"}, codes.NotFound, "tenant"},
+		"a missing tenant":           {&servov1.SimulateRequest{Tenant: "missing"}, codes.NotFound, "tenant"},
 		"no such workspace": {
 			&servov1.SimulateRequest{Tenant: "acme", Workspace: "lab", Configs: one(hourly())}, codes.NotFound, "workspace",
 		},

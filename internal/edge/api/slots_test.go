@@ -14,7 +14,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// enough is more than any list of these tests has: pages that do not go on end there.
+// enough is more than any list of these tests has: pages that do not advance end there.
 const enough = 50
 
 func TestListConfigs(t *testing.T) {
@@ -144,12 +144,12 @@ func TestAudit(t *testing.T) {
 		require.Len(t, answer.GetEntries(), 2)
 		require.Less(t, len(entries), enough)
 	}
-	var told []string
+	var edits []string
 	for _, e := range entries {
 		require.Equal(t, noon, e.GetAt().AsTime())
-		told = append(told, fmt.Sprintf("%d %s by %s: %s", e.GetVersion(), e.GetAction(), e.GetActor(), e.GetReason()))
+		edits = append(edits, fmt.Sprintf("%d %s by %s: %s", e.GetVersion(), e.GetAction(), e.GetActor(), e.GetReason()))
 	}
-	require.Equal(t, []string{"5 moved by open: soon", "4 resumed by open: up", "3 paused by open: down", "2 changed by open: moved", "1 created by open: new"}, told)
+	require.Equal(t, []string{"5 moved by open: soon", "4 resumed by open: up", "3 paused by open: down", "2 changed by open: moved", "1 created by open: new"}, edits)
 	slices.Reverse(entries)
 	require.Nil(t, entries[0].GetBefore())
 	for i, e := range entries[1:] {
@@ -173,21 +173,21 @@ func TestSlots(t *testing.T) {
 			require.Equal(t, int64(1), b.at(t, noon.Add(time.Duration(hour)*time.Hour)).GetRunsCreated())
 		}
 		b.at(t, noon.Add(10*time.Hour)) // of five that were missed the newest fires
-		list := func(req *servov1.ListSlotsRequest) (told []string) {
+		list := func(req *servov1.ListSlotsRequest) (listed []string) {
 			req.Tenant, req.Config = "acme", "a"
 			for {
 				answer, err := b.configs.ListSlots(t.Context(), req)
 				require.NoError(t, err)
 				for _, s := range answer.GetSlots() {
-					told = append(told, fmt.Sprintf("%d %s", int(s.GetFrom().AsTime().Sub(noon).Hours()), s.GetOutcome()))
+					listed = append(listed, fmt.Sprintf("%d %s", int(s.GetFrom().AsTime().Sub(noon).Hours()), s.GetOutcome()))
 					require.Equal(t, s.GetOutcome() == servov1.Slots_FIRED, s.GetRun() != "")
 					require.NotNil(t, s.GetDecidedAt())
 				}
 				if req.PageToken = answer.GetNextPageToken(); req.GetPageToken() == "" {
-					return told
+					return listed
 				}
 				require.Len(t, answer.GetSlots(), int(req.GetPageSize()))
-				require.Less(t, len(told), enough)
+				require.Less(t, len(listed), enough)
 			}
 		}
 		require.Equal(t, []string{"10 FIRED", "6 SKIPPED_CATCHUP", "5 FIRED", "4 FIRED", "3 FIRED", "2 FIRED", "1 FIRED"}, list(&servov1.ListSlotsRequest{PageSize: 2}))

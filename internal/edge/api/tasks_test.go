@@ -28,7 +28,7 @@ func (b *bundle) taskOf(t testing.TB, run, asset string) *servov1.Task {
 
 func failing(l *servov1.Lease, code string) *servov1.ReportItem {
 	return &servov1.ReportItem{Lease: l.GetLease(), Action: &servov1.ReportItem_Fail{Fail: &servov1.Fail{Error: &servov1.Failure{
-		Code: code, Message: "it broke", Details: &structpb.Struct{Fields: map[string]*structpb.Value{"line": structpb.NewNumberValue(7)}}, SuggestedAction: "mend it",
+		Code: code, Message: "it broke", Details: &structpb.Struct{Fields: map[string]*structpb.Value{"line": structpb.NewNumberValue(7)}}, SuggestedAction: "repair it",
 	}}}}
 }
 
@@ -108,20 +108,20 @@ func TestGetTask(t *testing.T) {
 		b := setup(t)
 		run := b.trigger(t, "single").GetId()
 		lease := b.one(t)
-		said := &servov1.Progress{
+		sent := &servov1.Progress{
 			Phase: "EXTRACT", Stage: "page 3", Fraction: 0.5, RecordsExtracted: 4, RecordsTransformed: 3, RecordsLoaded: 2, Bytes: 1,
 			Eta: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
 		}
 		_, err := b.workers.Heartbeat(t.Context(), &servov1.HeartbeatRequest{WorkerId: "w1", Leases: []*servov1.HeartbeatItem{
-			{Lease: lease.GetLease(), Progress: said},
+			{Lease: lease.GetLease(), Progress: sent},
 		}})
 		require.NoError(t, err)
 		task := b.taskOf(t, run, "s/one")
 		require.Equal(t, servov1.Task_RUNNING, task.GetState())
 		require.Equal(t, "w1", task.GetWorker())
 		require.NotNil(t, task.GetProgress().GetStageSince())
-		said.StageSince = task.GetProgress().GetStageSince()
-		require.True(t, proto.Equal(said, task.GetProgress()), "%v", task.GetProgress())
+		sent.StageSince = task.GetProgress().GetStageSince()
+		require.True(t, proto.Equal(sent, task.GetProgress()), "%v", task.GetProgress())
 		require.NotNil(t, task.GetHeartbeatAt())
 		require.NotNil(t, task.GetDeadline())
 		require.NotNil(t, task.GetStartedAt())
@@ -143,7 +143,7 @@ func TestGetTask(t *testing.T) {
 		require.Equal(t, servov1.Task_RETRY_WAIT, task.GetState())
 		require.Equal(t, answer.GetDueAt().AsTime(), task.GetDueAt().AsTime())
 		for _, failure := range []*servov1.Failure{task.GetFailure(), task.GetAttempts()[0].GetFailure()} {
-			require.Equal(t, "NETWORK_ERROR it broke mend it transient", fmt.Sprint(failure.GetCode(), " ", failure.GetMessage(), " ", failure.GetSuggestedAction(), " ", failure.GetClass()))
+			require.Equal(t, "NETWORK_ERROR it broke repair it transient", fmt.Sprint(failure.GetCode(), " ", failure.GetMessage(), " ", failure.GetSuggestedAction(), " ", failure.GetClass()))
 			require.Equal(t, map[string]any{"line": 7.}, failure.GetDetails().AsMap())
 		}
 		require.Equal(t, "RETRIED", task.GetAttempts()[0].GetEnded())

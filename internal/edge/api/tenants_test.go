@@ -75,7 +75,7 @@ func TestListTenants(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, size := range []int32{0, 1, 7, 25, 100} {
-		t.Run(fmt.Sprintf("pages of %d lead to the end and miss nobody", size), func(t *testing.T) {
+		t.Run(fmt.Sprintf("pages of %d lead to the end and miss no tenant", size), func(t *testing.T) {
 			t.Parallel()
 			got := pages(t, func(token string) ([]string, string, error) {
 				answer, err := b.tenants.ListTenants(t.Context(), &servov1.ListTenantsRequest{PageSize: size, PageToken: token})
@@ -105,7 +105,7 @@ func pages(t testing.TB, read func(token string) (entries []string, next string,
 		if next == "" {
 			return all
 		}
-		require.NotEmpty(t, entries, "a page that goes on has something")
+		require.NotEmpty(t, entries, "a page with a next one has entries")
 		token = next
 	}
 }
@@ -172,7 +172,7 @@ pipelines:
 		require.Equal(t, dry.GetDeployment().GetDigest(), wet.GetDeployment().GetDigest())
 
 		back := deploy(b, manifestText, true)(t)
-		require.NotEmpty(t, back.GetDeployment().GetId(), "it is there already")
+		require.NotEmpty(t, back.GetDeployment().GetId(), "it already exists")
 		require.False(t, back.GetDeployment().GetActive())
 	})
 
@@ -225,9 +225,9 @@ pipelines:
 		}
 		_, err := b.deployments.GetDeployment(t.Context(), &servov1.GetDeploymentRequest{Tenant: "brick", Deployment: mine})
 		notMine := requireRefused(t, err, codes.NotFound, "deployment")
-		nobodys := uuid.NewString()
-		_, err = b.deployments.GetDeployment(t.Context(), &servov1.GetDeploymentRequest{Tenant: "brick", Deployment: nobodys})
-		requireSame(t, notMine, mine, requireRefused(t, err, codes.NotFound, "deployment"), nobodys)
+		unowned := uuid.NewString()
+		_, err = b.deployments.GetDeployment(t.Context(), &servov1.GetDeploymentRequest{Tenant: "brick", Deployment: unowned})
+		requireSame(t, notMine, mine, requireRefused(t, err, codes.NotFound, "deployment"), unowned)
 		_, err = b.deployments.GetDeployment(t.Context(), &servov1.GetDeploymentRequest{Tenant: "acme", Deployment: "x"})
 		requireRefused(t, err, codes.InvalidArgument, "deployment")
 	})
@@ -260,8 +260,8 @@ pipelines:
 	})
 }
 
-// requireSame wants two problems to be one but for the ids: whoever asks for what is not
-// theirs must not learn that it is there.
+// requireSame requires two problems to be equal except for the ids: a caller who asks for another tenant's
+// object must not learn that it exists.
 func requireSame(t testing.TB, a *servov1.Problem, idOfA string, b *servov1.Problem, idOfB string) {
 	t.Helper()
 	require.Equal(t, strings.ReplaceAll(prototext.Format(a), idOfA, idOfB), prototext.Format(b))

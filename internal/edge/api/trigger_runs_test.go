@@ -88,7 +88,7 @@ func TestTriggerRuns(t *testing.T) {
 		requireRefused(t, err, codes.InvalidArgument, "runs")
 		_, err = b.runs.TriggerRuns(t.Context(), &servov1.TriggerRunsRequest{Tenant: "acme"})
 		requireRefused(t, err, codes.InvalidArgument, "runs")
-		_, err = b.runs.TriggerRuns(t.Context(), &servov1.TriggerRunsRequest{Tenant: "nobody", Runs: req.GetRuns()[:1]})
+		_, err = b.runs.TriggerRuns(t.Context(), &servov1.TriggerRunsRequest{Tenant: "missing", Runs: req.GetRuns()[:1]})
 		requireRefused(t, err, codes.NotFound, "tenant")
 	})
 }

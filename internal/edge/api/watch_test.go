@@ -14,8 +14,8 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// watch reads a stream until its end, or until it has seen so many events, and says where
-// it is then.
+// watch reads a stream until its end, or until it has seen a number of events, and returns its
+// position then.
 func (b *bundle) watch(ctx context.Context, run, after string, most int) (seen []string, last string, end *servov1.Run, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

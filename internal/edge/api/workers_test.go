@@ -216,7 +216,7 @@ func handles(answer *servov1.ClaimResponse) []string {
 	return all
 }
 
-// stale is the handle of a lease that nobody holds.
+// stale is the handle of a lease that no worker holds.
 func stale() string {
 	return api.Handle(store.TaskKey{Tenant: id.Of[id.Tenant](uuid.New()), Run: id.Of[id.Run](uuid.New()), Task: id.Of[id.Task](uuid.New())}, 1, 99)
 }

@@ -31,7 +31,7 @@ func (s *scrape) look(t interface {
 		now[key] = h.value
 	}
 	for key, value := range now {
-		require.GreaterOrEqual(t, value, s.seen[key], "a series never goes down while it is told")
+		require.GreaterOrEqual(t, value, s.seen[key], "a series never goes down while it is reported")
 		s.grown += value - s.seen[key]
 	}
 	s.seen = now
@@ -137,7 +137,7 @@ func TestSketch(t *testing.T) {
 			require.LessOrEqual(t, len(s.counts), most)
 		}
 		for key, n := range exact {
-			require.LessOrEqual(t, s.counts[key], n, "it never says too much")
+			require.LessOrEqual(t, s.counts[key], n, "it never reports too much")
 			if n > len(added)/(most+1) {
 				require.Contains(t, s.counts, key, "what is frequent is in it")
 			}

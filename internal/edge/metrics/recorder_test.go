@@ -175,7 +175,7 @@ func TestRecorder(t *testing.T) {
 		r.Contended(true, time.Second)
 		r.Admitted(engine.AdmissionRound{Admitted: 2, Took: time.Millisecond})
 		queued := engine.TaskMove{Tenant: tenantID(1), From: run.Ready, To: run.Queued, Since: noon}
-		r.Committed(&engine.Committed{At: noon, Tasks: []engine.TaskMove{queued, queued, queued}}) // one of them by the short way
+		r.Committed(&engine.Committed{At: noon, Tasks: []engine.TaskMove{queued, queued, queued}}) // one of them by a handoff
 		r.Admitted(engine.AdmissionRound{Failed: true})
 		r.Decided([]engine.SlotsDecided{{Outcome: config.Fired, Slots: 1, Lag: time.Second}, {Outcome: config.SkippedOverlap, Slots: 12}})
 		r.Committed(&engine.Committed{At: noon, Breaches: []run.SLA{run.SLAStartDelay, run.SLAExecution, run.SLAStartDelay}})

@@ -67,7 +67,7 @@ func (d *desk) begin() (address string, a oidc.Attempt) {
 	return address, a
 }
 
-// agree is what somebody comes back with who logs in at an address.
+// agree is the callback of a person who logs in at an address.
 func (d *desk) agree(address string) url.Values {
 	d.t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -110,7 +110,7 @@ func TestLogin(t *testing.T) {
 		require.NotContains(t, address, a.Verifier)
 		token, err := d.Finish(t.Context(), a, d.agree(address))
 		require.NoError(t, err)
-		require.Equal(t, "oidc/jo", believed(t, d.Verifier, token).Actor)
+		require.Equal(t, "oidc/jo", accepted(t, d.Verifier, token).Actor)
 	})
 
 	t.Run("each login has a state, a nonce and a verifier of its own", func(t *testing.T) {
@@ -188,16 +188,16 @@ func TestLoginRefused(t *testing.T) {
 
 	// What comes back is not what was begun.
 	for name, change := range map[string]func(d *desk, a *oidc.Attempt, answer url.Values){
-		"another state":                   func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("state", "x"+answer.Get("state")[1:]) },
-		"no state":                        func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("state") },
-		"no state where none was kept":    func(_ *desk, a *oidc.Attempt, answer url.Values) { a.State = ""; answer.Del("state") },
-		"no code":                         func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("code") },
-		"another issuer's answer":         func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("iss", "https://evil.example") },
-		"nobody's, of who always says":    func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("iss") },
-		"an error of who was not asked":   func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("error", "x"); answer.Del("state") },
-		"a code longer than any":          func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("code", strings.Repeat("x", 5000)) },
-		"an attempt of no known issuer":   func(_ *desk, a *oidc.Attempt, _ url.Values) { a.Issuer = "https://gone.example" },
-		"the answer to another's attempt": func(d *desk, a *oidc.Attempt, _ url.Values) { _, *a = d.begin() },
+		"another state":                    func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("state", "x"+answer.Get("state")[1:]) },
+		"no state":                         func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("state") },
+		"no state where none was kept":     func(_ *desk, a *oidc.Attempt, answer url.Values) { a.State = ""; answer.Del("state") },
+		"no code":                          func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("code") },
+		"another issuer's answer":          func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("iss", "https://evil.example") },
+		"without an issuer that always is": func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Del("iss") },
+		"an error of who was not asked":    func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("error", "x"); answer.Del("state") },
+		"a code longer than any":           func(_ *desk, _ *oidc.Attempt, answer url.Values) { answer.Set("code", strings.Repeat("x", 5000)) },
+		"an attempt of no known issuer":    func(_ *desk, a *oidc.Attempt, _ url.Values) { a.Issuer = "https://gone.example" },
+		"the answer to another's attempt":  func(d *desk, a *oidc.Attempt, _ url.Values) { _, *a = d.begin() },
 	} {
 		t.Run("an answer that does not belong to the login: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -236,13 +236,13 @@ func TestLoginRefused(t *testing.T) {
 	}{
 		"another nonce":                      {map[string]any{"nonce": "another"}, "its nonce differs"},
 		"no nonce":                           {map[string]any{"nonce": nil}, "its nonce differs"},
-		"somebody else's audience":           {map[string]any{"aud": "somebody-else"}, "the token is for"},
+		"another client's audience":          {map[string]any{"aud": "other-client"}, "the token is for"},
 		"an audience of ours, no client":     {map[string]any{"aud": "servo-api"}, "is for another client"},
-		"given to another client":            {map[string]any{"azp": "somebody-else"}, "was given to another client"},
+		"given to another client":            {map[string]any{"azp": "other-client"}, "was given to another client"},
 		"given to something that is no text": {map[string]any{"azp": 7}, "azp has a wrong type"},
 		"another issuer":                     {map[string]any{"iss": "https://evil.example"}, "no trusted issuer"},
 		"over":                               {map[string]any{"exp": 1}, "expired"},
-		"nobody's":                           {map[string]any{"sub": nil}, "which names people"},
+		"without a subject":                  {map[string]any{"sub": nil}, "which names people"},
 	} {
 		t.Run("a token that is not of this login: "+name, func(t *testing.T) {
 			t.Parallel()
@@ -261,7 +261,7 @@ func TestLoginRefused(t *testing.T) {
 		address, a, err := d.Begin(t.Context(), "acme", redirect)
 		require.NoError(t, err)
 		token := other.Token(t, map[string]any{"nonce": a.Nonce, "groups": "ops"})
-		believed(t, d.Verifier, token)
+		accepted(t, d.Verifier, token)
 		answer := d.agree(address)
 		d.from.Answer(answering(http.StatusOK, `{"access_token": "x", "id_token": "`+token+`"}`))
 		d.refused(a, answer, fault.Forbidden, "does not accept")
@@ -304,7 +304,7 @@ func TestLoginWithAnIssuerThatMisbehaves(t *testing.T) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "returned an unexpected answer", "307"},
 		"silence": {func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else nobody hears that the client has gone
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client has gone
 			<-r.Context().Done()
 		}, "returned an unexpected answer", "(Client.Timeout|deadline) exceeded"},
 		"no token at all": {answering(http.StatusOK, `{"access_token": "x", "id_token": "a.b.c"}`), "does not accept", "no trusted issuer"},

@@ -200,7 +200,7 @@ func TestClientSecret(t *testing.T) {
 		login oidc.Login
 		field string
 	}{
-		"a file that is not there":   {oidc.Login{SecretFile: filepath.Join(dir, "none")}, "client_secret_file"},
+		"a missing file":             {oidc.Login{SecretFile: filepath.Join(dir, "none")}, "client_secret_file"},
 		"an empty file":              {oidc.Login{SecretFile: file("empty", "\n")}, "client_secret_file"},
 		"a file of something else":   {oidc.Login{SecretFile: file("large", strings.Repeat("x", 5000))}, "client_secret_file"},
 		"more than one line":         {oidc.Login{SecretFile: file("lines", "hunter2\nhunter3")}, "client_secret_file"},

@@ -67,7 +67,7 @@ func verifier(t testing.TB, of ...*issuer.Issuer) (*oidc.Verifier, *clock) {
 	return v, c
 }
 
-func believed(t testing.TB, v *oidc.Verifier, text string) access.Person {
+func accepted(t testing.TB, v *oidc.Verifier, text string) access.Person {
 	t.Helper()
 	token, reason, err := v.Verify(t.Context(), text)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestVerify(t *testing.T) {
 		i := issuer.New(t)
 		v, _ := verifier(t, i)
 		ends := time.Now().Add(time.Hour).Truncate(time.Second)
-		token := believed(t, v, i.Token(t, map[string]any{"groups": []string{"ops"}, "exp": ends.Unix()}))
+		token := accepted(t, v, i.Token(t, map[string]any{"groups": []string{"ops"}, "exp": ends.Unix()}))
 		require.True(t, ends.Equal(token.ExpiresAt))
 		token.ExpiresAt = time.Time{}
 		require.Equal(t, access.Person{Actor: "oidc/jo", Grants: []access.Grant{{Role: access.Operator, Tenant: "acme"}}}, token)
@@ -112,10 +112,10 @@ func TestVerify(t *testing.T) {
 		t.Parallel()
 		i := issuer.New(t)
 		v, c := verifier(t, i)
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 		c.pass(time.Minute)
 		require.Equal(t, jose.RS256, i.RotateRSA(t).Alg)
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 	})
 
 	t.Run("several audiences and access tokens are as good", func(t *testing.T) {
@@ -123,21 +123,21 @@ func TestVerify(t *testing.T) {
 		i := issuer.New(t)
 		key := i.Key()
 		v, _ := verifier(t, i)
-		believed(t, v, i.Token(t, map[string]any{"aud": []string{"others", issuer.Audience}}))
-		believed(t, v, issuer.Sign(t, key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID, "typ": "at+JWT"}, i.Claims(nil)))
-		believed(t, v, issuer.Sign(t, key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID}, i.Claims(nil)))
+		accepted(t, v, i.Token(t, map[string]any{"aud": []string{"others", issuer.Audience}}))
+		accepted(t, v, issuer.Sign(t, key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID, "typ": "at+JWT"}, i.Claims(nil)))
+		accepted(t, v, issuer.Sign(t, key.Alg, key.Private, map[jose.HeaderKey]any{"kid": key.ID}, i.Claims(nil)))
 	})
 
 	t.Run("an issuer with an authority of its own is reached over TLS", func(t *testing.T) {
 		t.Parallel()
 		i := issuer.NewTLS(t)
 		v, _ := verifier(t, i)
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 		settings := trusting(i)
 		settings.Issuers[0].CA = ""
-		stranger, err := oidc.NewVerifier(settings, oidc.Options{})
+		second, err := oidc.NewVerifier(settings, oidc.Options{})
 		require.NoError(t, err)
-		unreachable(t, stranger, i.Token(t, nil))
+		unreachable(t, second, i.Token(t, nil))
 		settings.Issuers[0].CA = "nowhere.pem"
 		_, err = oidc.NewVerifier(settings, oidc.Options{})
 		f, ok := fault.As(err)
@@ -150,8 +150,8 @@ func TestVerify(t *testing.T) {
 		i := issuer.New(t)
 		v, c := verifier(t, i)
 		text := i.Token(t, nil)
-		believed(t, v, text)
-		believed(t, v, text)
+		accepted(t, v, text)
+		accepted(t, v, text)
 		require.Equal(t, 1, v.Known())
 		c.pass(time.Hour + time.Second)
 		refused(t, v, text, "expired")
@@ -184,17 +184,17 @@ func TestRefused(t *testing.T) {
 
 	for name, c := range map[string]struct{ text, why string }{
 		"for another audience":          {from(map[string]any{"aud": "elsewhere"}), "is for"},
-		"for nobody":                    {from(map[string]any{"aud": nil}), "is for"},
+		"without an audience":           {from(map[string]any{"aud": nil}), "is for"},
 		"for part of our name":          {from(map[string]any{"aud": "serv"}), "is for"},
 		"expired":                       {from(map[string]any{"exp": at(-time.Second)}), "expired"},
 		"without an end":                {from(map[string]any{"exp": nil}), "expired"},
 		"not valid yet":                 {from(map[string]any{"nbf": at(2 * time.Minute)}), "not valid before"},
 		"issued in the future":          {from(map[string]any{"iat": at(2 * time.Minute)}), "issued in the future"},
 		"issued at no time":             {from(map[string]any{"iat": "today"}), "."},
-		"of nobody":                     {from(map[string]any{"sub": nil}), "names people"},
+		"without a subject":             {from(map[string]any{"sub": nil}), "names people"},
 		"not signed":                    {issuer.Unsigned(t, map[string]any{"alg": "none", "kid": key.ID}, claims), "cannot parse"},
 		"not signed, in capitals":       {issuer.Unsigned(t, map[string]any{"alg": "NONE", "kid": key.ID}, claims), "cannot parse"},
-		"not signed, but says so":       {issuer.Unsigned(t, map[string]any{"alg": "RS256", "kid": key.ID}, claims), "."},
+		"not signed, but claims it":     {issuer.Unsigned(t, map[string]any{"alg": "RS256", "kid": key.ID}, claims), "."},
 		"a MAC with our key as PEM":     {issuer.Sign(t, jose.HS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), named, claims), "cannot parse"},
 		"a MAC with our key as DER":     {issuer.Sign(t, jose.HS256, public, named, claims), "cannot parse"},
 		"a MAC with our key as PKCS #1": {issuer.Sign(t, jose.HS256, x509.MarshalPKCS1PublicKey(rsaKey), named, claims), "cannot parse"},
@@ -202,9 +202,9 @@ func TestRefused(t *testing.T) {
 		"by an algorithm not allowed":   {issuer.Sign(t, jose.EdDSA, edwards, named, claims), "cannot parse"},
 		"by another way with our key":   {issuer.Sign(t, jose.PS256, key.Private, named, claims), "cannot parse"},
 		"by a key of another kind":      {issuer.Sign(t, jose.ES256, curve, named, claims), "another algorithm"},
-		"by a stranger with our kid":    {issuer.Sign(t, jose.RS256, strange, named, claims), "verify signature"},
-		"by a stranger who brings keys": {issuer.Sign(t, jose.RS256, strange, map[jose.HeaderKey]any{"kid": key.ID, "jwk": jose.JSONWebKey{Key: strange.Public(), KeyID: key.ID}}, claims), "verify signature"},
-		"by a stranger with a URL":      {issuer.Sign(t, jose.RS256, strange, map[jose.HeaderKey]any{"kid": key.ID, "jku": other.URL + "/keys"}, claims), "verify signature"},
+		"by another key with our kid":   {issuer.Sign(t, jose.RS256, strange, named, claims), "verify signature"},
+		"by another key, sent along":    {issuer.Sign(t, jose.RS256, strange, map[jose.HeaderKey]any{"kid": key.ID, "jwk": jose.JSONWebKey{Key: strange.Public(), KeyID: key.ID}}, claims), "verify signature"},
+		"by another key at a URL":       {issuer.Sign(t, jose.RS256, strange, map[jose.HeaderKey]any{"kid": key.ID, "jku": other.URL + "/keys"}, claims), "verify signature"},
 		"with an unknown kid":           {issuer.Sign(t, jose.RS256, key.Private, map[jose.HeaderKey]any{"kid": "who"}, claims), "no key"},
 		"with a kid like a path":        {issuer.Sign(t, jose.RS256, key.Private, map[jose.HeaderKey]any{"kid": "../../dev/null"}, claims), "no key"},
 		"without a kid":                 {issuer.Sign(t, jose.RS256, key.Private, nil, claims), "names no key"},
@@ -240,10 +240,10 @@ func TestRefused(t *testing.T) {
 		t.Run("a token is refused: "+name, func(t *testing.T) {
 			t.Parallel()
 			v, _ := verifier(t, i)
-			believed(t, v, good)
+			accepted(t, v, good)
 			refused(t, v, c.text, c.why)
 			require.Equal(t, 1, v.Known())
-			believed(t, v, good)
+			accepted(t, v, good)
 		})
 	}
 }
@@ -319,16 +319,16 @@ func TestKeys(t *testing.T) {
 		i := issuer.New(t)
 		v, c := verifier(t, i)
 		old := i.Token(t, nil)
-		believed(t, v, old)
+		accepted(t, v, old)
 		c.pass(time.Minute)
 		i.Rotate(t)
-		believed(t, v, i.Token(t, nil))
-		believed(t, v, old)
+		accepted(t, v, i.Token(t, nil))
+		accepted(t, v, old)
 		i.Withdraw()
 		c.pass(5 * time.Minute)
 		v.Tick(t.Context())
 		refused(t, v, old, "no key")
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 	})
 
 	t.Run("an issuer that is down is done without for a day", func(t *testing.T) {
@@ -336,20 +336,20 @@ func TestKeys(t *testing.T) {
 		i := issuer.New(t)
 		v, c := verifier(t, i)
 		long := i.Token(t, map[string]any{"exp": time.Now().Add(72 * time.Hour).Unix()})
-		believed(t, v, long)
+		accepted(t, v, long)
 		i.Down(true)
 		for range 23 {
 			c.pass(time.Hour)
 			v.Tick(t.Context())
 		}
-		believed(t, v, long)
-		believed(t, v, i.Token(t, map[string]any{"exp": time.Now().Add(72 * time.Hour).Unix(), "sub": "al"}))
+		accepted(t, v, long)
+		accepted(t, v, i.Token(t, map[string]any{"exp": time.Now().Add(72 * time.Hour).Unix(), "sub": "al"}))
 		unreachable(t, v, signed(t, i, "new")) // it may be a new one
 		c.pass(2 * time.Hour)
 		unreachable(t, v, long)
 		i.Down(false)
 		c.pass(time.Minute)
-		believed(t, v, long)
+		accepted(t, v, long)
 	})
 
 	t.Run("an issuer that was never reached is tried again, later and later", func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestKeys(t *testing.T) {
 		i.Down(false)
 		c.pass(time.Minute)
 		v.Tick(t.Context())
-		believed(t, v, i.Token(t, map[string]any{"exp": c.now().Add(time.Hour).Unix()}))
+		accepted(t, v, i.Token(t, map[string]any{"exp": c.now().Add(time.Hour).Unix()}))
 	})
 
 	t.Run("a caller that does not wait is released", func(t *testing.T) {
@@ -448,7 +448,7 @@ func TestKeys(t *testing.T) {
 		}, ",")
 		i.Publish(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys": [` + published + `]}`)) })
 		v, _ := verifier(t, i)
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 		for kid, by := range map[string]*rsa.PrivateKey{"private": strong, "encryption": strong, "other": strong} {
 			refused(t, v, issuer.Sign(t, jose.RS256, by, map[jose.HeaderKey]any{"kid": kid}, i.Claims(nil)), ".")
 		}
@@ -459,8 +459,8 @@ func TestKeys(t *testing.T) {
 		t.Parallel()
 		one, other := issuer.New(t), issuer.New(t)
 		v, _ := verifier(t, one, other)
-		believed(t, v, one.Token(t, nil))
-		believed(t, v, other.Token(t, nil))
+		accepted(t, v, one.Token(t, nil))
+		accepted(t, v, other.Token(t, nil))
 		refused(t, v, one.Token(t, map[string]any{"iss": other.URL}), "verify signature")
 		refused(t, v, other.Token(t, map[string]any{"iss": one.URL}), "verify signature")
 	})
@@ -471,7 +471,7 @@ func TestKeys(t *testing.T) {
 		v, err := oidc.NewVerifier(trusting(i), oidc.Options{})
 		require.NoError(t, err)
 		v.Start(nil)
-		believed(t, v, i.Token(t, nil))
+		accepted(t, v, i.Token(t, nil))
 		v.Stop()
 		(*oidc.Verifier)(nil).Stop()
 	})
@@ -481,7 +481,7 @@ func BenchmarkVerify(b *testing.B) {
 	i := issuer.New(b)
 	v, _ := verifier(b, i)
 	text := i.Token(b, map[string]any{"groups": []string{"ops"}})
-	believed(b, v, text)
+	accepted(b, v, text)
 	b.Run("known", func(b *testing.B) {
 		for b.Loop() {
 			_, _, _ = v.Verify(b.Context(), text)

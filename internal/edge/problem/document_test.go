@@ -61,10 +61,10 @@ func TestDocument(t *testing.T) {
 	t.Run("all violations are included, and the detail counts them", func(t *testing.T) {
 		t.Parallel()
 		_, doc := document(fault.FromViolations([]fault.Violation{
-			{Code: fault.InvalidManifest, Field: "assets[a]", Message: "bad", Remedy: "mend it"},
+			{Code: fault.InvalidManifest, Field: "assets[a]", Message: "bad", Remedy: "repair it"},
 			{Code: fault.CycleDetected, Field: "assets[b]", Message: "cycle"},
 		}))
-		require.Equal(t, "assets[a]: bad (mend it), and 1 more", doc.Detail)
+		require.Equal(t, "assets[a]: bad (repair it), and 1 more", doc.Detail)
 		require.Len(t, members(t, doc)["violations"], 2)
 	})
 

@@ -59,7 +59,7 @@ func TestServersTogether(t *testing.T) {
 				switch rapid.IntRange(0, 5).Draw(rt, "step") {
 				case 0:
 					now = now.Add(time.Duration(rapid.SampledFrom([]int{1, 5, 50, 5_000, 20_000}).Draw(rt, "pause")) * time.Millisecond)
-				case 1: // what is on its way goes on
+				case 1: // a call under way continues
 					if s.flies && s.lease == nil {
 						given := row.lease(now, s.asked[0], s.asked[1])
 						s.lease = &given
@@ -126,7 +126,7 @@ func TestMeter(t *testing.T) {
 		t.Parallel()
 		row := &shared{most: 100}
 		m := ratelimit.NewMeter(100)
-		require.Equal(t, ratelimit.Pass, m.Take(noon), "the first call waits for nobody")
+		require.Equal(t, ratelimit.Pass, m.Take(noon), "the first call does not wait")
 		want, debt := m.Ask()
 		require.Equal(t, [2]int{10, 1}, [2]int{want, debt})
 		require.False(t, m.Needs(noon))
@@ -172,7 +172,7 @@ func TestMeter(t *testing.T) {
 					case ratelimit.Refuse:
 						require.Equal(rt, limit, passed)
 					case ratelimit.Wait:
-						require.Failf(rt, "nobody waits for a database that is away", "window %d, call %d", window, calls)
+						require.Failf(rt, "no call waits for a database that does not answer", "window %d, call %d", window, calls)
 					}
 				}
 				require.Equal(rt, limit, passed)
@@ -208,7 +208,7 @@ func TestSeats(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			limit := rapid.IntRange(1, 20).Draw(rt, "limit")
 			n := rapid.IntRange(1, 4).Draw(rt, "servers")
-			servers, told := make([]ratelimit.Streams, n), make([]int, n)
+			servers, reported := make([]ratelimit.Streams, n), make([]int, n)
 			others, flies := make([]int, n), make([]int, n) // 1: asked, 2: answered
 			sent := make([]int, n)
 			for i := range servers {
@@ -229,10 +229,10 @@ func TestSeats(t *testing.T) {
 				case 2:
 					switch flies[i] {
 					case 1:
-						told[i], others[i], flies[i] = sent[i], 0, 2
-						for j := range told {
+						reported[i], others[i], flies[i] = sent[i], 0, 2
+						for j := range reported {
 							if j != i {
-								others[i] += told[j]
+								others[i] += reported[j]
 							}
 						}
 					case 2:
@@ -259,18 +259,18 @@ func TestSeats(t *testing.T) {
 	t.Run("one server opens all, refuses one more, and has room when one leaves", func(t *testing.T) {
 		t.Parallel()
 		s := ratelimit.NewStreams(10)
-		hear := func() {
+		report := func() {
 			require.True(t, s.Needs(noon))
 			s.Report()
 			s.Reported(0, noon)
 		}
 		for range 10 {
 			if s.Take(noon) == ratelimit.Wait {
-				hear()
+				report()
 				require.Equal(t, ratelimit.Pass, s.Take(noon))
 			}
 		}
-		hear()
+		report()
 		require.Equal(t, ratelimit.Refuse, s.Take(noon))
 		require.Zero(t, s.Status().Remaining)
 		s.Leave()

@@ -30,7 +30,7 @@ func TestAlerts(t *testing.T) {
 
 	require.Empty(t, call("GET", "/tenants/acme/alerts?open=true&kind=RUN_LATE", "", 200)["alerts"])
 	require.Contains(t, mustText(t, call("GET", "/tenants/acme/alerts?kind=LATE", "", 400)), "kind")
-	call("GET", "/tenants/nobody/alerts", "", 404)
+	call("GET", "/tenants/missing/alerts", "", 404)
 	call("GET", "/tenants/acme/alerts/0192f0c1-2b3c-7d4e-8f5a-6b7c8d9e0f10", "", 404)
 	require.Empty(t, call("GET", "/alerts", "", 200)["alerts"])
 }

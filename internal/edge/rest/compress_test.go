@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bare sends what it is told to send, and nothing more: no Accept-Encoding of its own, and an
+// bare sends exactly what a test gives it: no Accept-Encoding of its own, and an
 // answer as it came.
 var bare = &http.Transport{DisableCompression: true} //nolint:gochecknoglobals // its connections are shared by the tests of the package
 
@@ -61,23 +61,23 @@ func TestCompressedRequests(t *testing.T) {
 		headers     []string
 		status      int
 		code, field string
-		says        string
+		detail      string
 	}{
 		{claim: "a compressed body is read", body: plan, headers: []string{encoding + "gzip"}, status: 200},
-		{claim: "the name of old is understood", body: plan, headers: []string{encoding + "X-GZIP"}, status: 200},
-		{claim: "a body that says that it is plain is", body: `{"pipeline":"daily"}`, headers: []string{encoding + "identity"}, status: 200},
+		{claim: "the former name is understood", body: plan, headers: []string{encoding + "X-GZIP"}, status: 200},
+		{claim: "a body declared as plain is read as such", body: `{"pipeline":"daily"}`, headers: []string{encoding + "identity"}, status: 200},
 		{claim: "gzip may come in parts", body: zipped(t, `{"pipeline":`) + zipped(t, `"daily"}`), headers: []string{encoding + "gzip"}, status: 200},
 		{claim: "what was compressed is checked as ever", body: zipped(t, `{"pipelin":"daily"}`), headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "pipelin"},
 		{claim: "what was compressed is JSON too", body: plan, headers: []string{encoding + "gzip", "Content-Type: text/plain"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Type"},
-		{claim: "a body that is not gzip is refused", body: `{"pipeline":"daily"}`, headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", says: "not gzip"},
+		{claim: "a body that is not gzip is refused", body: `{"pipeline":"daily"}`, headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", detail: "not gzip"},
 		{claim: "something after the gzip is refused", body: plan + "more", headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding"},
-		{claim: "a body that breaks off is refused", body: plan[:len(plan)-9], headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", says: "breaks off"},
-		{claim: "a body of half a head is refused", body: plan[:5], headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", says: "breaks off"},
-		{claim: "another checksum is refused", body: string(damaged), headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", says: "damaged"},
+		{claim: "a body that breaks off is refused", body: plan[:len(plan)-9], headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", detail: "breaks off"},
+		{claim: "a body of half a head is refused", body: plan[:5], headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", detail: "breaks off"},
+		{claim: "another checksum is refused", body: string(damaged), headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding", detail: "damaged"},
 		{claim: "damage inside is refused", body: string(bent), headers: []string{encoding + "gzip"}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Encoding"},
 		{claim: "a body is as long as what it becomes", body: zipped(t, large), headers: []string{encoding + "gzip"}, status: 413, code: "TOO_LARGE"},
 		{claim: "a bomb is refused", body: zeros(t, 512<<20), headers: []string{encoding + "gzip"}, status: 413, code: "TOO_LARGE"},
-		{claim: "another coding is refused", body: "x", headers: []string{encoding + "br"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Encoding", says: "br"},
+		{claim: "another coding is refused", body: "x", headers: []string{encoding + "br"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Encoding", detail: "br"},
 		{claim: "two codings are refused", body: zipped(t, plan), headers: []string{encoding + "gzip, gzip"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Encoding"},
 		{claim: "two codings in two headers are refused", body: zipped(t, plan), headers: []string{encoding + "gzip", encoding + "gzip"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Encoding"},
 	} {
@@ -94,7 +94,7 @@ func TestCompressedRequests(t *testing.T) {
 			if c.field != "" {
 				require.Equal(t, c.field, doc["field"], "%s", res.body)
 			}
-			require.Contains(t, doc["detail"], c.says)
+			require.Contains(t, doc["detail"], c.detail)
 			if c.field == "Content-Encoding" && c.status == http.StatusUnsupportedMediaType {
 				require.Equal(t, "gzip", res.Header.Get("Accept-Encoding"), "what would be understood")
 			}
@@ -180,7 +180,7 @@ func TestCompressedAnswers(t *testing.T) {
 
 	t.Run("a short answer is not worth it", func(t *testing.T) {
 		t.Parallel()
-		for _, path := range []string{"/v1/tenants/acme", "/v1/tenants/nobody", "/v1/nothing"} {
+		for _, path := range []string{"/v1/tenants/acme", "/v1/tenants/missing", "/v1/nothing"} {
 			res := call(t, w.url, "GET", path, "", "Accept-Encoding: gzip")
 			require.Empty(t, res.Header.Get("Content-Encoding"))
 			require.Less(t, len(res.body), 1024)
@@ -209,10 +209,10 @@ func TestCompressedAnswers(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		require.Empty(t, res.Header.Get("Content-Encoding"))
 		require.Equal(t, []string{"Accept"}, res.Header.Values("Vary"))
-		said := make([]byte, len("retry: 1000\n\n"))
-		_, err = io.ReadFull(res.Body, said)
+		opening := make([]byte, len("retry: 1000\n\n"))
+		_, err = io.ReadFull(res.Body, opening)
 		require.NoError(t, err)
-		require.Equal(t, "retry: 1000\n\n", string(said))
+		require.Equal(t, "retry: 1000\n\n", string(opening))
 	})
 
 	t.Run("a HEAD answer has the headers of the body", func(t *testing.T) {

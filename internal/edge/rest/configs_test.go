@@ -47,7 +47,7 @@ func TestConfigs(t *testing.T) {
 	call := caller(t)
 	call("POST", "/tenants", `{"name": "acme"}`, 200)
 	call("POST", "/tenants", `{"name": "brick"}`, 200)
-	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "nobody"}], "pipelines": [{"name": "p"}]}}`, 200)
+	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "idle"}], "pipelines": [{"name": "p"}]}}`, 200)
 	const configs = "/tenants/acme/configs"
 	const spec = `{"pipeline": "p", "labels": {"provider": "AWS"}, "trigger": {"cron": "0 2 * * *"}, "max_execution": "15m"}`
 

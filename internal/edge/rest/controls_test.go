@@ -42,7 +42,7 @@ func TestControls(t *testing.T) {
 		return inside
 	}
 	call("POST", "/tenants", `{"name": "acme"}`, 200)
-	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "nobody"}], "pipelines": [{"name": "p"}]}}`, 200)
+	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "idle"}], "pipelines": [{"name": "p"}]}}`, 200)
 
 	require.Equal(t, "why", part(call("POST", "/tenants/acme/assets/a/b:pause", `{"reason": "why"}`, 200), "paused")["reason"])
 	require.NotNil(t, call("GET", "/tenants/acme/assets/a/b", "", 200)["paused"])

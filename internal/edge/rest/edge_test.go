@@ -40,7 +40,7 @@ func (a answer) json(t testing.TB) map[string]any {
 	return out
 }
 
-// call sends a request; headers are "Name: value". JSON is said to be JSON.
+// call sends a request; headers are "Name: value". A JSON body gets its content type.
 func call(t testing.TB, base, method, path, body string, headers ...string) answer {
 	t.Helper()
 	var reader io.Reader
@@ -97,7 +97,7 @@ type edgeCase struct {
 	status int
 	code   string
 	field  string
-	says   string // in the detail
+	detail string // in the detail
 }
 
 // edgeCases is the whole table of what the edge promises. {run} stands for the run's id.
@@ -110,10 +110,10 @@ func edgeCases() []edgeCase {
 		{claim: "a known path is answered", method: "GET", path: runs, status: 200},
 		{claim: "an asset's key has two parts", method: "GET", path: "/v1/tenants/acme/assets/gold/revenue", status: 200},
 
-		{claim: "an unknown query parameter is refused", method: "GET", path: runs + "?page_siez=3", status: 400, code: "INVALID_ARGUMENT", field: "page_siez", says: "did you mean page_size?"},
+		{claim: "an unknown query parameter is refused", method: "GET", path: runs + "?page_siez=3", status: 400, code: "INVALID_ARGUMENT", field: "page_siez", detail: "did you mean page_size?"},
 		{claim: "an unknown query parameter is refused where there is a body", method: "POST", path: "/v1/tenants?dry=1", body: `{"name":"x"}`, status: 400, code: "INVALID_ARGUMENT", field: "dry"},
-		{claim: "a body's field is refused in the query", method: "POST", path: runs + "?pipeline=daily", body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", says: "belongs into the body"},
-		{claim: "a field of the path is refused in the query", method: "GET", path: runs + "?tenant=other", status: 400, code: "INVALID_ARGUMENT", field: "tenant", says: "part of the path"},
+		{claim: "a body's field is refused in the query", method: "POST", path: runs + "?pipeline=daily", body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", detail: "belongs into the body"},
+		{claim: "a field of the path is refused in the query", method: "GET", path: runs + "?tenant=other", status: 400, code: "INVALID_ARGUMENT", field: "tenant", detail: "part of the path"},
 		{claim: "a part of a message is no query parameter", method: "GET", path: runs + "?from.seconds=1", status: 400, code: "INVALID_ARGUMENT", field: "from.seconds"},
 		{claim: "a repeated parameter with one value is refused", method: "GET", path: runs + "?page_size=1&page_size=2", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
 		{claim: "one parameter under two names is refused", method: "GET", path: runs + "?page_size=1&pageSize=2", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
@@ -122,7 +122,7 @@ func edgeCases() []edgeCase {
 		{claim: "a number is decimal", method: "GET", path: runs + "?page_size=0x10", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
 		{claim: "a number must fit", method: "GET", path: runs + "?page_size=99999999999", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
 		{claim: "a number has its range", method: "GET", path: runs + "?page_size=101", status: 400, code: "INVALID_ARGUMENT", field: "page_size"},
-		{claim: "a state must be one", method: "GET", path: runs + "?state=RUNNINGG", status: 400, code: "INVALID_ARGUMENT", field: "state", says: "did you mean RUNNING?"},
+		{claim: "a state must be one", method: "GET", path: runs + "?state=RUNNINGG", status: 400, code: "INVALID_ARGUMENT", field: "state", detail: "did you mean RUNNING?"},
 		{claim: "a time must be one", method: "GET", path: runs + "?from=yesterday", status: 400, code: "INVALID_ARGUMENT", field: "from"},
 		{claim: "a time is taken", method: "GET", path: runs + "?from=2026-01-31T12:00:00%2B01:00", status: 200},
 		{claim: "a bad escape in the query is refused", method: "GET", path: runs + "?page_token=%zz", status: 400, code: "INVALID_ARGUMENT"},
@@ -130,54 +130,54 @@ func edgeCases() []edgeCase {
 		{claim: "a query that is not UTF-8 is refused", method: "GET", path: runs + "?page_token=%ff", status: 400, code: "INVALID_ARGUMENT"},
 		{claim: "a zero byte in the query is refused", method: "GET", path: runs + "?pipeline=%00", status: 400, code: "INVALID_ARGUMENT"},
 
-		{claim: "an unknown field is refused by name", method: "POST", path: runs, body: `{"pipelin":"daily"}`, status: 400, code: "INVALID_ARGUMENT", field: "pipelin", says: "did you mean pipeline?"},
+		{claim: "an unknown field is refused by name", method: "POST", path: runs, body: `{"pipelin":"daily"}`, status: 400, code: "INVALID_ARGUMENT", field: "pipelin", detail: "did you mean pipeline?"},
 		{claim: "an unknown field is found inside", method: "POST", path: runs, body: `{"pipeline":"daily","retry":{"max_atempts":2}}`, status: 400, code: "INVALID_ARGUMENT", field: "retry.max_atempts"},
-		{claim: "a value of the wrong type is refused by name", method: "POST", path: runs, body: `{"pipeline":7}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", says: "must be text, not a number"},
-		{claim: "a list must be one", method: "POST", path: runs, body: `{"select":"gold/revenue"}`, status: 400, code: "INVALID_ARGUMENT", field: "select", says: "must be an array"},
+		{claim: "a value of the wrong type is refused by name", method: "POST", path: runs, body: `{"pipeline":7}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", detail: "must be text, not a number"},
+		{claim: "a list must be one", method: "POST", path: runs, body: `{"select":"gold/revenue"}`, status: 400, code: "INVALID_ARGUMENT", field: "select", detail: "must be an array"},
 		{claim: "an item of a list is named", method: "POST", path: "/v1/workers:report", body: `{"worker_id":"w","items":[{"lease":"x","start":{}},{"lease":1}]}`, status: 400, code: "INVALID_ARGUMENT", field: "items[1].lease"},
 		{claim: "one of a group may be set", method: "POST", path: "/v1/workers:report", body: `{"worker_id":"w","items":[{"lease":"x","start":{},"yield":{}}]}`, status: 400, code: "INVALID_ARGUMENT", field: "items[0].yield"},
 		{claim: "a duration is in seconds", method: "POST", path: runs, body: `{"pipeline":"daily","retry":{"initial_delay":"1m"}}`, status: 400, code: "INVALID_ARGUMENT", field: "retry.initial_delay"},
-		{claim: "a word of a list of words is checked", method: "POST", path: runs + "/{run}:retry", body: `{"mode":"FAILD"}`, status: 400, code: "INVALID_ARGUMENT", field: "mode", says: "did you mean FAILED?"},
+		{claim: "a word of a list of words is checked", method: "POST", path: runs + "/{run}:retry", body: `{"mode":"FAILD"}`, status: 400, code: "INVALID_ARGUMENT", field: "mode", detail: "did you mean FAILED?"},
 		{claim: "a whole number has no fraction", method: "POST", path: runs, body: `{"priority":1.5}`, status: 400, code: "INVALID_ARGUMENT", field: "priority"},
-		{claim: "anything after the value is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x"} {}`, status: 400, code: "INVALID_ARGUMENT", says: "after the end"},
-		{claim: "a duplicate key is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x","name":"y"}`, status: 400, code: "INVALID_ARGUMENT", field: "name", says: "duplicate key"},
+		{claim: "anything after the value is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x"} {}`, status: 400, code: "INVALID_ARGUMENT", detail: "after the end"},
+		{claim: "a duplicate key is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x","name":"y"}`, status: 400, code: "INVALID_ARGUMENT", field: "name", detail: "duplicate key"},
 		{claim: "a field under two names is refused", method: "POST", path: runs, body: `{"wait_for_quota":true,"waitForQuota":true}`, status: 400, code: "INVALID_ARGUMENT", field: "wait_for_quota"},
-		{claim: "who triggers a run cannot be said", method: "POST", path: runs, body: `{"pipeline":"daily","triggered_by":"root"}`, status: 400, code: "INVALID_ARGUMENT", field: "triggered_by"},
+		{claim: "the actor of a trigger cannot be set", method: "POST", path: runs, body: `{"pipeline":"daily","triggered_by":"root"}`, status: 400, code: "INVALID_ARGUMENT", field: "triggered_by"},
 		{claim: "broken JSON is refused", method: "POST", path: "/v1/tenants", body: `{"name":`, status: 400, code: "INVALID_ARGUMENT"},
-		{claim: "JSON that is no object is refused", method: "POST", path: "/v1/tenants", body: `null`, status: 400, code: "INVALID_ARGUMENT", says: "must be an object"},
-		{claim: "bytes that are no UTF-8 are refused", method: "POST", path: "/v1/tenants", body: "{\"name\":\"\xff\"}", status: 400, code: "INVALID_ARGUMENT", says: "UTF-8"},
+		{claim: "JSON that is no object is refused", method: "POST", path: "/v1/tenants", body: `null`, status: 400, code: "INVALID_ARGUMENT", detail: "must be an object"},
+		{claim: "bytes that are no UTF-8 are refused", method: "POST", path: "/v1/tenants", body: "{\"name\":\"\xff\"}", status: 400, code: "INVALID_ARGUMENT", detail: "UTF-8"},
 		{claim: "half a character is refused", method: "POST", path: "/v1/tenants", body: `{"name":"\ud800"}`, status: 400, code: "INVALID_ARGUMENT"},
 		{claim: "a zero character is refused", method: "POST", path: runs, body: `{"pipeline":"daily","note":"a\u0000b"}`, status: 400, code: "INVALID_ARGUMENT"},
-		{claim: "JSON deeper than a hundred levels is refused", method: "POST", path: runs, body: `{"parameters":` + deep + `}`, status: 400, code: "INVALID_ARGUMENT", says: "nested deeper"},
-		{claim: "nine thousand levels are refused", method: "POST", path: runs, body: veryDeep, status: 400, code: "INVALID_ARGUMENT", says: "nested deeper"},
+		{claim: "JSON deeper than a hundred levels is refused", method: "POST", path: runs, body: `{"parameters":` + deep + `}`, status: 400, code: "INVALID_ARGUMENT", detail: "nested deeper"},
+		{claim: "nine thousand levels are refused", method: "POST", path: runs, body: veryDeep, status: 400, code: "INVALID_ARGUMENT", detail: "nested deeper"},
 		{claim: "a body over 4 MiB is too large", method: "POST", path: "/v1/tenants", body: large, status: 413, code: "TOO_LARGE"},
 		{claim: "a form is no JSON", method: "POST", path: "/v1/tenants", body: `name=x`, headers: []string{"Content-Type: application/x-www-form-urlencoded"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE", field: "Content-Type"},
 		{claim: "plain text is no JSON", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{claim: "a body without a type is not guessed at", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: "}, status: 400, code: "INVALID_ARGUMENT", field: "Content-Type"},
 		{claim: "another charset is refused", method: "POST", path: "/v1/tenants", body: `{"name":"x"}`, headers: []string{"Content-Type: application/json; charset=latin1"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
-		{claim: "a call that takes a body is refused without one", method: "POST", path: runs, status: 400, code: "INVALID_ARGUMENT", says: "the body is missing"},
-		{claim: "a missing body is refused where no field is required", method: "POST", path: runs + "/{run}:cancel", status: 400, code: "INVALID_ARGUMENT", says: "the body is missing"},
-		{claim: "a missing body with a content type is refused", method: "POST", path: "/v1/admin/dispatch:pause", headers: []string{"Content-Type: application/json"}, status: 400, code: "INVALID_ARGUMENT", says: "the body is missing"},
+		{claim: "a call that takes a body is refused without one", method: "POST", path: runs, status: 400, code: "INVALID_ARGUMENT", detail: "the body is missing"},
+		{claim: "a missing body is refused where no field is required", method: "POST", path: runs + "/{run}:cancel", status: 400, code: "INVALID_ARGUMENT", detail: "the body is missing"},
+		{claim: "a missing body with a content type is refused", method: "POST", path: "/v1/admin/dispatch:pause", headers: []string{"Content-Type: application/json"}, status: 400, code: "INVALID_ARGUMENT", detail: "the body is missing"},
 		{claim: "an empty object is a body", method: "POST", path: "/v1/scheduler/tick", body: `{}`, status: 200},
-		{claim: "a trigger names a pipeline or a selection", method: "POST", path: runs, body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", says: "no pipeline and no selection"},
+		{claim: "a trigger names a pipeline or a selection", method: "POST", path: runs, body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline", detail: "no pipeline and no selection"},
 		{claim: "an empty selection selects nothing", method: "POST", path: runs, body: `{"select":[]}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline"},
 		{claim: "a plan names a pipeline or a selection", method: "POST", path: runs + ":plan", body: `{}`, status: 400, code: "INVALID_ARGUMENT", field: "pipeline"},
 		{claim: "everything is selected by a star", method: "POST", path: runs + ":plan", body: `{"select":["*"]}`, status: 200},
-		{claim: "a body of a GET is refused", method: "GET", path: runs, body: `{"page_size":3}`, status: 400, code: "INVALID_ARGUMENT", says: "no body"},
+		{claim: "a body of a GET is refused", method: "GET", path: runs, body: `{"page_size":3}`, status: 400, code: "INVALID_ARGUMENT", detail: "no body"},
 		{claim: "a body that contradicts the path is refused", method: "POST", path: runs, body: `{"tenant":"other","pipeline":"daily"}`, status: 400, code: "INVALID_ARGUMENT", field: "tenant"},
 		{claim: "a number that contradicts the path is refused", method: "POST", path: "/v1/tasks/" + uuid.Nil.String() + "/attempts/1:start", body: `{"attempt":2,"lease":"x"}`, status: 400, code: "INVALID_ARGUMENT", field: "attempt"},
 		{claim: "a body may repeat the path", method: "POST", path: "/v1/tenants/acme/runs:plan", body: `{"tenant":"acme","pipeline":"daily"}`, status: 200},
 		{claim: "a number in the path is decimal", method: "POST", path: "/v1/tasks/" + uuid.Nil.String() + "/attempts/01:start", body: `{"lease":"x"}`, status: 400, code: "INVALID_ARGUMENT", field: "attempt"},
 
-		{claim: "a path that is not there is a problem", method: "GET", path: "/v1/tenant", status: 404, code: "NOT_FOUND"},
+		{claim: "an unknown path is a problem", method: "GET", path: "/v1/tenant", status: 404, code: "NOT_FOUND"},
 		{claim: "a path outside of the API is a problem", method: "GET", path: "/favicon.ico", status: 404, code: "NOT_FOUND"},
-		{claim: "an unknown verb is a path that is not there", method: "POST", path: runs + "/{run}:explode", status: 404, code: "NOT_FOUND"},
-		{claim: "an unknown tenant is not found", method: "GET", path: "/v1/tenants/nobody", status: 404, code: "NOT_FOUND", field: "tenant"},
+		{claim: "an unknown verb is an unknown path", method: "POST", path: runs + "/{run}:explode", status: 404, code: "NOT_FOUND"},
+		{claim: "an unknown tenant is not found", method: "GET", path: "/v1/tenants/missing", status: 404, code: "NOT_FOUND", field: "tenant"},
 		{claim: "an unknown run is not found", method: "GET", path: runs + "/" + uuid.Nil.String(), status: 404, code: "NOT_FOUND"},
 		{claim: "an id must be one", method: "GET", path: runs + "/seven", status: 400, code: "INVALID_ARGUMENT", field: "run"},
-		{claim: "a path that is not UTF-8 is refused", method: "GET", path: "/v1/tenants/%ff", status: 400, code: "INVALID_ARGUMENT", says: "UTF-8"},
+		{claim: "a path that is not UTF-8 is refused", method: "GET", path: "/v1/tenants/%ff", status: 400, code: "INVALID_ARGUMENT", detail: "UTF-8"},
 		{claim: "a zero byte in the path is refused", method: "GET", path: "/v1/tenants/a%00b", status: 400, code: "INVALID_ARGUMENT"},
-		{claim: "an escaped slash is refused", method: "GET", path: "/v1/tenants/acme/assets/gold%2Frevenue", status: 400, code: "INVALID_ARGUMENT", says: "slash"},
+		{claim: "an escaped slash is refused", method: "GET", path: "/v1/tenants/acme/assets/gold%2Frevenue", status: 400, code: "INVALID_ARGUMENT", detail: "slash"},
 		{claim: "an escape is not undone twice", method: "GET", path: "/v1/tenants/acm%2565", status: 404, code: "NOT_FOUND", field: "tenant"},
 
 		{claim: "an idempotency key is printable", method: "POST", path: runs, body: `{"pipeline":"daily"}`, headers: []string{"Idempotency-Key: \xff"}, status: 400, code: "INVALID_ARGUMENT", field: "Idempotency-Key"},
@@ -208,7 +208,7 @@ func TestEdge(t *testing.T) {
 			if c.field != "" {
 				require.Equal(t, c.field, doc["field"], "%s", res.body)
 			}
-			require.Contains(t, doc["detail"], c.says)
+			require.Contains(t, doc["detail"], c.detail)
 		})
 	}
 
@@ -237,7 +237,7 @@ func TestEdge(t *testing.T) {
 
 	t.Run("HEAD is GET without a body", func(t *testing.T) {
 		t.Parallel()
-		for path, status := range map[string]int{"/v1/tenants/acme": 200, "/v1/tenants/nobody": 404, "/v1/nothing": 404, "/openapi.json": 200} {
+		for path, status := range map[string]int{"/v1/tenants/acme": 200, "/v1/tenants/missing": 404, "/v1/nothing": 404, "/openapi.json": 200} {
 			head, get := call(t, w.url, "HEAD", path, ""), call(t, w.url, "GET", path, "")
 			require.Equal(t, status, head.StatusCode, path)
 			require.Empty(t, head.body)

@@ -81,7 +81,7 @@ func TestRunEvents(t *testing.T) {
 			field  string
 		}{
 			{fmt.Sprintf("/v1/tenants/acme/runs/%s/events", uuid.Nil), "X: y", 404, ""},
-			{fmt.Sprintf("/v1/tenants/nobody/runs/%s/events", w.run), "X: y", 404, "tenant"},
+			{fmt.Sprintf("/v1/tenants/missing/runs/%s/events", w.run), "X: y", 404, "tenant"},
 			{"/v1/tenants/acme/runs/seven/events", "X: y", 400, "run"},
 			{path + "/events", "Last-Event-ID: nonsense", 400, "after"},
 			{path + "/events", "Last-Event-ID: \xff", 400, "Last-Event-ID"},
@@ -97,6 +97,6 @@ func TestRunEvents(t *testing.T) {
 			}
 		}
 		res := call(t, w.url, "GET", path+"/events?after="+all[0].id, "")
-		require.Equal(t, http.StatusBadRequest, res.StatusCode, "the page goes on by page_token")
+		require.Equal(t, http.StatusBadRequest, res.StatusCode, "the next page is requested by page_token")
 	})
 }

@@ -26,7 +26,7 @@ import (
 
 const watched = "/v1/tenants/acme/runs/0198c5a0-0000-7000-8000-000000000000/events"
 
-// services stand in for the real ones, where a test must say what they do and when.
+// services replace the real ones, where a test must control what they do and when.
 type services struct {
 	servov1.UnimplementedTenantServiceServer
 	servov1.UnimplementedRunServiceServer
@@ -49,7 +49,7 @@ func edgeOver(t *testing.T, s *services, log *slog.Logger) *Edge {
 	servov1.RegisterRunServiceServer(channel, s)
 	e, err := over(channel, log)
 	require.NoError(t, err)
-	e.keepAlive, e.peek = time.Hour, time.Hour // unless a test says otherwise
+	e.keepAlive, e.peek = time.Hour, time.Hour // unless a test sets another value
 	return e
 }
 
@@ -347,8 +347,8 @@ func TestCodec(t *testing.T) {
 	require.Equal(t, `{"leases":[{"held":true,"should_cancel":false},{"held":false,"should_cancel":true}]}`+"\n", string(line))
 }
 
-// TestPatterns: whoever counts requests finds in them which path of the contract they have
-// met, however many tenants and runs there are.
+// TestPatterns: metrics count requests by the path of the contract that they have
+// matched, however many tenants and runs there are.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	e := edgeOver(t, &services{get: func(context.Context, *servov1.GetTenantRequest) (*servov1.Tenant, error) {
@@ -369,7 +369,7 @@ func TestPatterns(t *testing.T) {
 		"POST /v1/tasks/1/attempts/2:complete":    "/v1/tasks/{task}/attempts/{attempt}:complete",
 		"POST /v1/admin/tenants/a/runs/b:repair":  "/v1/admin/tenants/{tenant}/runs/{run}:repair",
 		"GET /openapi.json":                       "/openapi.json",
-		"GET /v1/tenants//runs":                   "/v1/tenants/{tenant}/runs", // of nobody
+		"GET /v1/tenants//runs":                   "/v1/tenants/{tenant}/runs", // with an empty tenant
 		"GET /v1/tenants/acme/runs/1/2/3/4":       "",
 		"GET /favicon.ico":                        "",
 		"GET /v1":                                 "",

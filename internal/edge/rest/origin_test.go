@@ -10,8 +10,8 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest/servertest"
 )
 
-// TestOtherOrigins: no page of another origin is let in, whatever it asks, and whoever asks what
-// it may do is told the methods and nothing else.
+// TestOtherOrigins: no page of another origin gets access, whatever it requests, and a preflight request is
+// answered with the methods and nothing else.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,7 @@ func TestOutside(t *testing.T) {
 	call := caller(t)
 	call("POST", "/tenants", `{"name": "acme"}`, 200)
 	call("POST", "/tenants", `{"name": "brick"}`, 200)
-	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "nobody"}],
+	call("POST", "/tenants/acme/deployments", `{"manifest": {"version": 1, "assets": [{"key": "a/b", "go": {}, "pool": "idle"}],
 		"pipelines": [{"name": "p", "parameters": [{"name": "day", "type": "string", "default": "1"}]}]}}`, 200)
 	const (
 		configs   = "/tenants/acme/configs"
@@ -33,7 +33,7 @@ func TestOutside(t *testing.T) {
 	require.Contains(t, mustText(t, call("POST", events, `{"name": "prices", "dedupe_key": "x", "parameters": {"dya": "2"}}`, 400)), "did you mean day")
 	require.Contains(t, mustText(t, call("POST", events, `{"name": "prices"}`, 400)), "dedupe_key")
 	require.Contains(t, mustText(t, call("POST", events, `{"nam": "prices"}`, 400)), "nam")
-	require.EqualValues(t, 0, call("POST", events, `{"name": "nobody", "dedupe_key": "k"}`, 200)["event"].(map[string]any)["listeners"])
+	require.EqualValues(t, 0, call("POST", events, `{"name": "missing", "dedupe_key": "k"}`, 200)["event"].(map[string]any)["listeners"])
 	id := first["id"].(string)
 	require.Equal(t, "prices", call("GET", events+"/"+id, "", 200)["name"])
 	call("GET", "/tenants/brick/events/"+id, "", 404)

@@ -257,7 +257,7 @@ func TestPatchesAtOnce(t *testing.T) {
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	w := newPatchWorld(t)
-	for mask, says := range map[string]string{
+	for mask, detail := range map[string]string{
 		"priority":            "spec.priority",
 		"spec.prioritty":      "did you mean spec.priority",
 		"spec.retry.max":      "spec.retry or one of its fields",
@@ -269,7 +269,7 @@ func TestMasks(t *testing.T) {
 		"version":             "unknown field",
 	} {
 		refused := w.call("PATCH", patchedConfig, `{"update_mask": "`+mask+`", "spec": {"priority": 3}}`, 400)
-		require.Contains(t, mustText(t, refused), says, mask)
+		require.Contains(t, mustText(t, refused), detail, mask)
 		require.Contains(t, refused["field"], "update_mask", mask)
 	}
 	require.Contains(t, mustText(t, w.call("PATCH", patchedConfig, `{"update_mask": ["spec"], "spec": {}}`, 400)), "must be text")

@@ -39,8 +39,8 @@ func TestSubscriptions(t *testing.T) {
 	require.Equal(t, "PAUSED", call("GET", of+"/audit", "", 200)["state"])
 	require.NotEqual(t, "PAUSED", call("POST", of+"/audit:resume", `{}`, 200)["state"])
 
-	call("GET", of+"/nobody", "", 404)
-	call("GET", "/tenants/nobody/subscriptions", "", 404)
+	call("GET", of+"/missing", "", 404)
+	call("GET", "/tenants/missing/subscriptions", "", 404)
 	call("DELETE", of+"/audit", "", 200)
 	call("DELETE", of+"/audit", "", 404)
 	require.Len(t, call("GET", "/subscriptions", "", 200)["subscriptions"], 1)

@@ -36,7 +36,7 @@ func TestAdmin(t *testing.T) {
 	w.See("AdminService/PauseDispatch")
 	w.See("AdminService/ResumeDispatch")
 
-	// Whether the tables are what the events say.
+	// Whether the tables equal the events.
 	w.Go("/ui/admin?tab=projections")
 	w.Type("[name=tenant]", tenant)
 	w.Click("main button[type=submit]")

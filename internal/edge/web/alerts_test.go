@@ -29,7 +29,7 @@ func TestAlerts(t *testing.T) {
 		w.See("No open alerts")
 		for range 3 {
 			trigger()
-			w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+			w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 		}
 		w.Until(`document.querySelectorAll("[id^=alert-]").length === 2`) // without a reload: of the first failure, and of three
 		w.See("pipeline failing")

@@ -132,13 +132,13 @@ func TestConfigs(t *testing.T) {
 	w.See("elsewhere")
 	w.See("daily at 02:30")
 	w.Until(`document.querySelector(".dots a")`) // a slot has fired, without a reload
-	w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+	w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 	w.Until(`document.querySelector(".dots .f-bad")`)
 	w.Go("/ui/configs?state=FAILING")
 	w.See("often")
 	require.Equal(t, 1, w.Count("tbody tr"))
 	w.Go("/ui/configs?tenant=" + tenant + "&label=provider")
-	w.See("is not name=value") // and the page stands
+	w.See("is not name=value") // and the page is intact
 	w.Go("/ui/configs?tenant=globex")
 	require.NotContains(t, w.Text("tbody"), "often")
 }

@@ -93,9 +93,9 @@ func TestConfig(t *testing.T) {
 		w.addConfig(tenant, "often", everySecond)
 		w.Go(view.ConfigPath(tenant, "", "often"))
 		w.Until(`document.querySelector(".calendar a.day")`) // without a reload
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 		w.Until(`document.querySelector(".head .state").textContent.includes("disabled")`)
-		w.See("nobody opened the door")
+		w.See("the door stayed closed")
 		w.Until(`document.querySelector(".calendar a.t-bad")`)
 		w.Click(".calendar a.t-bad")
 		w.Until(`document.querySelector("#day")`)

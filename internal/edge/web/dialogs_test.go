@@ -37,7 +37,7 @@ func TestDialogs(t *testing.T) {
 
 		_, err := servov1.NewKeyServiceClient(w.conn).CreateKey(t.Context(), &servov1.CreateKeyRequest{Tenant: tenant, Name: "other", Role: "viewer"})
 		require.NoError(t, err)
-		w.Until(`document.querySelector("tr[id^=key-]")`) // the page goes on around it
+		w.Until(`document.querySelector("tr[id^=key-]")`) // the page is updated around it
 		require.Equal(t, "fast, slow", value(w, "dialog#new-key [name=pools]"))
 
 		fill(w, "dialog#new-key [name=name]", "ci")
@@ -66,7 +66,7 @@ func TestDialogs(t *testing.T) {
 		w.Until(`document.querySelector("dialog#quotas[open] label:has([name=zone]) .field-error")`)
 		fill(w, "[name=zone]", "Asia/Tokyo")
 
-		runs := int32(9) // somebody else is faster
+		runs := int32(9) // another operator is faster
 		_, err := servov1.NewTenantServiceClient(w.conn).SetQuotas(t.Context(), &servov1.SetQuotasRequest{Tenant: tenant, Quotas: &servov1.Quotas{MaxConcurrentRuns: &runs}})
 		require.NoError(t, err)
 		w.Click("dialog#quotas button[type=submit]")

@@ -17,7 +17,7 @@ func TestEvents(t *testing.T) {
 	run := w.trigger(tenant)
 	w.See("run.created") // without a reload
 
-	// What an event says is there, one click away, and stays open while others come.
+	// The payload of an event is one click away, and stays open while others arrive.
 	w.Until(`[...document.querySelectorAll("summary")].find((s) => s.textContent === "run.created")?.click() ?? true`)
 	w.See(`"pipeline"`)
 	w.trigger("globex")

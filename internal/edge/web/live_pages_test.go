@@ -109,8 +109,8 @@ func TestLogoutElsewhere(t *testing.T) {
 	t.Parallel()
 	servers, key := servertest.StartLockedFleet(t, 2)
 	const page = "/ui/live/runs"
-	// Servers know each other a moment after the second has started: a logout before that is told to
-	// none, so sessions are ended until one ends at both.
+	// Servers know each other a moment after the second has started: a logout before that reaches
+	// no other server, so sessions are ended until one ends at both.
 	require.Eventually(t, func() bool {
 		v := logIn(t, servers[0].URL, key)
 		there := visitor{t: t, base: servers[1].URL, cookie: v.cookie}

@@ -63,7 +63,7 @@ func TestLoginWithProvider(t *testing.T) {
 	w.Click("#agree")
 	w.See("oidc/al")
 
-	// What the provider says is text.
+	// The provider's message is shown as text.
 	w.Allow("403")
 	w.Click(`form[action="/ui/logout"] button`)
 	w.Until(`location.pathname === "/ui/login"`)
@@ -75,7 +75,7 @@ func TestLoginWithProvider(t *testing.T) {
 	require.NotEqual(t, "owned", browser.Eval[string](w, "document.title"))
 }
 
-// known answers WhoAmI for everybody who shows something.
+// known answers WhoAmI for every caller with a credential.
 type known struct {
 	grpc.ClientConnInterface
 
@@ -199,16 +199,16 @@ func TestLoginDoor(t *testing.T) {
 	})
 
 	for name, c := range map[string]struct {
-		kept func(d *door, kept *http.Cookie) []*http.Cookie
-		path func(d *door, path string) string
-		says string
+		kept    func(d *door, kept *http.Cookie) []*http.Cookie
+		path    func(d *door, path string) string
+		message string
 	}{
-		"in a browser that has begun nothing: somebody wants it to be him": {kept: func(*door, *http.Cookie) []*http.Cookie { return nil }},
+		"in a browser that has begun no login: login CSRF": {kept: func(*door, *http.Cookie) []*http.Cookie { return nil }},
 		"in a browser that has begun another one": {kept: func(d *door, _ *http.Cookie) []*http.Cookie {
 			_, other := d.begin("/ui/")
 			return []*http.Cookie{other}
 		}},
-		"with a cookie that somebody made up": {kept: func(_ *door, kept *http.Cookie) []*http.Cookie {
+		"with a forged cookie": {kept: func(_ *door, kept *http.Cookie) []*http.Cookie {
 			return []*http.Cookie{{Name: kept.Name, Value: "A" + kept.Value[1:]}}
 		}},
 		"with a cookie of another kind": {kept: func(d *door, kept *http.Cookie) []*http.Cookie {
@@ -221,18 +221,18 @@ func TestLoginDoor(t *testing.T) {
 			return []*http.Cookie{kept}
 		}},
 		"with another state": {path: func(_ *door, path string) string { return strings.Replace(path, "state=", "state=x", 1) }},
-		"for the second time, with a cookie that somebody has kept": {path: func(d *door, path string) string {
+		"for the second time, with a cookie that was kept": {path: func(d *door, path string) string {
 			return path
-		}, says: "already ended"},
+		}, message: "already ended"},
 	} {
 		t.Run("no session for who comes back "+name, func(t *testing.T) {
 			t.Parallel()
 			d := newDoor(t, "")
 			address, kept := d.begin("/ui/runs")
 			path, cookies := d.agree(address), []*http.Cookie{kept}
-			says := "not the end of a login"
-			if c.says != "" {
-				says = c.says
+			message := "not the end of a login"
+			if c.message != "" {
+				message = c.message
 				answer, _ := d.back(path, kept)
 				require.NotEmpty(t, sessionOf(answer))
 			}
@@ -245,7 +245,7 @@ func TestLoginDoor(t *testing.T) {
 			answer, body := d.back(path, cookies...)
 			require.Equal(t, http.StatusForbidden, answer.StatusCode)
 			require.Empty(t, sessionOf(answer))
-			require.Contains(t, body, says)
+			require.Contains(t, body, message)
 			require.Contains(t, body, "Log in with ACME")
 		})
 	}

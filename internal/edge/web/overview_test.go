@@ -32,7 +32,7 @@ func TestOverview(t *testing.T) {
 		w := newWorld(t)
 		w.addTenant("globex")
 		run := w.trigger(tenant)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 		w.Go("/ui/")
 		w.Until(`document.querySelector("a[href='` + view.RunPath(tenant, run.GetId()) + `']")`)
 		w.Until(`[...document.querySelectorAll("#activity title")].some(t => t.textContent.includes("1 run, 1 failed"))`)

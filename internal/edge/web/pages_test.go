@@ -20,7 +20,7 @@ func patterns(t *testing.T) []string {
 	return pages.Paths()
 }
 
-// furnish gives every kind of page something to show, and says what stands for the parts of
+// furnish gives every kind of page something to show, and returns the values of the parts of
 // their addresses.
 func (w *world) furnish() map[string]string {
 	w.t.Helper()
@@ -31,7 +31,7 @@ func (w *world) furnish() map[string]string {
 	require.NoError(w.t, err)
 	w.keysAndChannels()
 	failed := w.trigger(tenant)
-	w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door: "+strings.Repeat("a_very_long_word_", 12))
+	w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed: "+strings.Repeat("a_very_long_word_", 12))
 	w.trigger(tenant)
 	lease := w.claim()
 	w.report(progress(lease, "extract", 0.4))
@@ -68,7 +68,7 @@ func addressOf(t *testing.T, pattern string, values map[string]string) string {
 	for name, value := range values {
 		pattern = strings.ReplaceAll(pattern, name, value)
 	}
-	require.NotContains(t, pattern, "{", "furnish must say what stands for it")
+	require.NotContains(t, pattern, "{", "furnish must return a value for it")
 	return pattern
 }
 
@@ -79,14 +79,14 @@ const faults = `(() => {
 	const name = (e) => (e.getAttribute("aria-label") || e.labels?.[0]?.textContent || e.textContent || e.title || e.alt || "").trim();
 	const visible = (e) => e.checkVisibility?.() ?? true;
 	for (const e of document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a[href]"))
-		if (visible(e) && !name(e)) found.push("nothing says what it is: " + e.outerHTML.slice(0, 120));
+		if (visible(e) && !name(e)) found.push("it has no label: " + e.outerHTML.slice(0, 120));
 	for (const e of document.querySelectorAll("img:not([alt])")) found.push("a picture without a text: " + e.outerHTML.slice(0, 120));
 	for (const e of document.querySelectorAll("[tabindex]")) if (e.tabIndex > 0) found.push("the order of focus is forced: " + e.outerHTML.slice(0, 120));
 	if (document.querySelectorAll("h1").length !== 1) found.push("there is not one title: " + document.querySelectorAll("h1").length);
 	if (!document.documentElement.lang) found.push("no language");
 	const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
 	ids.filter((id, i) => ids.indexOf(id) !== i).forEach((id) => found.push("twice the same id: " + id));
-	for (const e of document.querySelectorAll("th")) if (!e.scope) found.push("a heading of a table that is for nobody: " + e.outerHTML.slice(0, 80));
+	for (const e of document.querySelectorAll("th")) if (!e.scope) found.push("a heading of a table without a scope: " + e.outerHTML.slice(0, 80));
 	const wide = document.documentElement.scrollWidth - innerWidth;
 	if (wide > 0) {
 		const worst = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, pre, .tabs, svg")).slice(0, 3);

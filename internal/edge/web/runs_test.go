@@ -30,9 +30,9 @@ func TestRuns(t *testing.T) {
 		if first.GetAsset() != "shop/rates" {
 			first, second = second, first
 		}
-		w.failTask(first, "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(first, "SHOP_CLOSED", "the door stayed closed")
 		w.See("SHOP_CLOSED")
-		w.See("nobody opened the door")
+		w.See("the door stayed closed")
 		w.See("look at the shop")
 		w.complete(second)
 		w.Until(`document.querySelector(".head .state").textContent.includes("failed")`)
@@ -139,8 +139,8 @@ func TestRuns(t *testing.T) {
 		w.See("reading the orders")
 		w.report(progress(lease, "extract", 0.4))
 		w.See("40 %")
-		w.failTask(lease, "SHOP_CLOSED", "nobody opened the door")
-		w.See("nobody opened the door")
+		w.failTask(lease, "SHOP_CLOSED", "the door stayed closed")
+		w.See("the door stayed closed")
 		w.See("SHOP_CLOSED")
 
 		waiting := w.taskOf(run, "shop/report")

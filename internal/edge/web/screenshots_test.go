@@ -92,7 +92,7 @@ func TestShotName(t *testing.T) {
 	}
 }
 
-// found is what a server has to show: a run that goes on, one of its tasks, a config, an asset.
+// found is what a server has to show: a run in progress, one of its tasks, a config, an asset.
 func found(t *testing.T, base string) map[string]string {
 	t.Helper()
 	var running servov1.ListRunningRunsResponse

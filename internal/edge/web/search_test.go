@@ -39,7 +39,7 @@ func TestSearch(t *testing.T) {
 	w.Press("\r")
 	w.Until(`location.pathname.endsWith("/configs/shop-nightly")`)
 
-	t.Log("the page shows what there is by kind, and says what to do if there is nothing")
+	t.Log("the page shows results by kind, and states what to do if there are none")
 	w.Go("/ui/search?tenant=" + tenant + "&q=shop")
 	w.See("shop-nightly")
 	w.See("shop/orders")

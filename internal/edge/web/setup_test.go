@@ -97,7 +97,7 @@ func (w *world) claim() *servov1.Lease {
 	return claimed.GetLeases()[0]
 }
 
-// report says something about a task.
+// report sends a report about a task.
 func (w *world) report(item *servov1.ReportItem) {
 	w.t.Helper()
 	answer, err := servov1.NewWorkerServiceClient(w.conn).Report(w.t.Context(), &servov1.ReportRequest{WorkerId: "worker-of-tests", Items: []*servov1.ReportItem{item}})

@@ -40,7 +40,7 @@ func TestTenants(t *testing.T) {
 		w.Go("/ui/tenants?tenant=" + tenant) // the choice of a tenant leads to its page
 		w.See("No failed runs")
 		run := w.trigger(tenant)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 		w.Until(`document.querySelector("#run-` + run.GetId() + `")`) // without a reload
 		w.Until(`document.querySelector("svg.draw rect.f-bad")`)
 		w.Go(view.TenantPath(tenant) + "?days=90")
@@ -58,7 +58,7 @@ func TestTenants(t *testing.T) {
 		require.NoError(t, err)
 		_, err = configs.TriggerConfig(t.Context(), &servov1.TriggerConfigRequest{Tenant: tenant, Config: "labelled"})
 		require.NoError(t, err)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door stayed closed")
 		w.Go(view.TenantPath(tenant))
 		w.Until(`document.body.textContent.includes("Runs by label")`)
 		w.Click(`a[href*="by=team"]`)
@@ -99,7 +99,7 @@ func TestTenants(t *testing.T) {
 		w.See("TenantService/CreateWorkspace")
 		w.Click("tbody details summary")
 		w.See(`"staging"`)
-		w.Go(view.TenantPath(tenant) + "?tab=audit&actor=nobody")
+		w.Go(view.TenantPath(tenant) + "?tab=audit&actor=missing")
 		w.See("No calls")
 	})
 }

@@ -102,7 +102,7 @@ func TestFrame(t *testing.T) {
 		run := w.trigger(tenant)
 		at := "/ui/tenants/" + tenant + "/runs/" + run.GetId() + "/cancel"
 		for name, change := range map[string]func(*http.Request){
-			"said by the browser":              func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+			"reported by the browser":          func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
 			"seen by where it comes from":      func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
 			"another port of the same machine": func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") },
 		} {
@@ -253,7 +253,7 @@ func TestCompressed(t *testing.T) {
 			require.Fail(t, "it did not come", "%s: %v", text, lines.Err())
 		}
 		until("No runs")
-		until(w.trigger(tenant).GetId()) // while the stream goes on
+		until(w.trigger(tenant).GetId()) // while the stream is open
 	})
 }
 
@@ -318,7 +318,7 @@ func TestLogin(t *testing.T) {
 func TestLoginByToken(t *testing.T) {
 	t.Parallel()
 	from := issuer.New(t)
-	server := servertest.StartBelieving(t, from, map[string]access.Grant{
+	server := servertest.StartTrusting(t, from, map[string]access.Grant{
 		"ops": {Role: access.Platform}, "acme": {Role: access.Operator, Tenant: "acme"}, "globex": {Role: access.Viewer, Tenant: "globex"},
 	})
 	login := func(t *testing.T, token string) *browser.Window {
@@ -340,7 +340,7 @@ func TestLoginByToken(t *testing.T) {
 		ops.Until(`document.querySelector(".toast")`)
 	}
 
-	// Somebody who was granted two tenants chooses between them, and may do in each what he may.
+	// A person with grants in two tenants chooses between them, and has in each its own role.
 	al := login(t, from.Token(t, map[string]any{"sub": "al", "groups": []string{"acme", "globex"}}))
 	require.Equal(t, "acme globex", browser.Eval[string](al, `[...document.querySelectorAll("[data-go] option")].map((o) => o.value).join(" ")`))
 	al.Go("/ui/runs?tenant=globex")

@@ -22,7 +22,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// fakeLane is a lane of numbers whose transactions are recorded, and are what a test says.
+// fakeLane is a lane of numbers whose transactions are recorded, and end as a test defines.
 type fakeLane struct {
 	*Lane[int, struct{}]
 
@@ -102,7 +102,7 @@ func (f *fakeLane) applied() []int {
 	return slices.Concat(f.batches...)
 }
 
-// The troubles of a transaction, as the store tells them.
+// The errors of a transaction, as the store returns them.
 var (
 	errPoisoned = servotest.PgError("22P05")
 	errMismatch = error(&store.MismatchError{})
@@ -182,7 +182,7 @@ func TestLaneGroups(t *testing.T) {
 			sizes := rapid.SliceOfN(rapid.IntRange(1, 12), 1, 20).Draw(rt, "sizes")
 			limit := rapid.IntRange(1, 8).Draw(rt, "limit")
 			wide := rapid.IntRange(1, 3).Draw(rt, "wide")
-			// the first transactions take their time, so that everybody else must wait
+			// the first transactions take their time, so that all others must wait
 			var atWork atomic.Int64
 			release := make(chan struct{})
 			l := newFakeLane(t, Limits{Batch: limit}, wide, func(batch []int) error {
@@ -427,7 +427,7 @@ func TestLaneTrouble(t *testing.T) {
 			require.Equal(t, 3*time.Second, time.Since(began))
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			require.Less(t, l.tried(), 50, "it does not hammer a database that is away")
+			require.Less(t, l.tried(), 50, "it does not hammer a database that does not answer")
 			away.Store(false)
 			require.NoError(t, <-long)
 			require.Equal(t, []int{1}, l.applied())

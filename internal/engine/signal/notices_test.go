@@ -24,15 +24,15 @@ func decodeNotice(t require.TestingT, text string) notice {
 	return n
 }
 
-// pair is what one engine tells and another hears, with nothing in between.
-func pair(t *testing.T) (told *[]notice, teller *Signals) {
+// pair returns the notices that a server sends, decoded as another receives them.
+func pair(t *testing.T) (sent *[]notice, sender *Signals) {
 	t.Helper()
-	told = &[]notice{}
-	teller = New(func(_ context.Context, text string) error {
-		*told = append(*told, decodeNotice(t, text))
+	sent = &[]notice{}
+	sender = New(func(_ context.Context, text string) error {
+		*sent = append(*sent, decodeNotice(t, text))
 		return nil
 	}, slog.New(slog.DiscardHandler))
-	return told, teller
+	return sent, sender
 }
 
 func TestNotices(t *testing.T) {
@@ -41,53 +41,53 @@ func TestNotices(t *testing.T) {
 	t.Run("notices within milliseconds are sent together, the first at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			told, s := pair(t)
+			sent, s := pair(t)
 			s.SetOthers(true)
 			s.Publish("first")
 			synctest.Wait()
-			require.Len(t, *told, 1)
+			require.Len(t, *sent, 1)
 			for range 10 {
 				s.Publish("a")
 				s.Publish("b", Ready)
 			}
 			synctest.Wait()
-			require.Len(t, *told, 1)
+			require.Len(t, *sent, 1)
 			time.Sleep(sendEvery)
 			synctest.Wait()
-			require.Len(t, *told, 2)
-			require.ElementsMatch(t, []string{"a", "b", Ready}, (*told)[1].Work)
+			require.Len(t, *sent, 2)
+			require.ElementsMatch(t, []string{"a", "b", Ready}, (*sent)[1].Work)
 			time.Sleep(time.Hour)
-			require.Len(t, *told, 2)
+			require.Len(t, *sent, 2)
 			s.Publish("last")
 			s.Stop()
-			require.Len(t, *told, 3, "the end tells what is left")
+			require.Len(t, *sent, 3, "the end sends what is left")
 		})
 	})
 
 	t.Run("a single server sends no notices", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			told, s := pair(t)
+			sent, s := pair(t)
 			s.Publish("a")
 			s.All()
 			s.notices.watch()
 			time.Sleep(time.Minute)
 			s.Stop()
-			require.Empty(t, *told)
+			require.Empty(t, *sent)
 		})
 	})
 
 	t.Run("a lost notice becomes a notice to all servers", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			var told []notice
+			var sent []notice
 			var broken atomic.Bool
 			broken.Store(true)
 			w := newNotices(func(_ context.Context, text string) error {
 				if broken.Load() {
 					return errors.New("away")
 				}
-				told = append(told, decodeNotice(t, text))
+				sent = append(sent, decodeNotice(t, text))
 				return nil
 			}, slog.New(slog.DiscardHandler))
 			w.others.Store(true)
@@ -97,14 +97,14 @@ func TestNotices(t *testing.T) {
 			broken.Store(false)
 			time.Sleep(2 * sendAgain)
 			w.stop()
-			require.Equal(t, []notice{{From: w.self, All: true}}, told)
+			require.Equal(t, []notice{{From: w.self, All: true}}, sent)
 		})
 	})
 
 	t.Run("runs are announced while another server waits for any, or may", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			told, s := pair(t)
+			sent, s := pair(t)
 			n := s.notices
 			n.others.Store(true)
 			require.True(t, n.watched(), "who does not listen has to think so")
@@ -120,11 +120,11 @@ func TestNotices(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Equal(t, []notice{{From: n.self, Watching: true}}, *told, "it is said once in a while")
+			require.Equal(t, []notice{{From: n.self, Watching: true}}, *sent, "it is sent at intervals")
 			time.Sleep(watchingAgain)
 			n.watch()
 			n.stop()
-			require.Len(t, *told, 2)
+			require.Len(t, *sent, 2)
 		})
 	})
 
@@ -149,7 +149,7 @@ func TestNotices(t *testing.T) {
 		require.False(t, isClosed(work))
 		require.False(t, receive(notice{From: "x", Work: []string{"a", Room}, Runs: []id.Run{mine}}))
 		require.Equal(t, []bool{true, false, true, false}, []bool{isClosed(work), isClosed(ready), isClosed(run), isClosed(idle)})
-		require.True(t, s.notices.others.Load(), "there is somebody")
+		require.True(t, s.notices.others.Load(), "another server exists")
 
 		s.SetFull(true)
 		require.False(t, receive(notice{From: "x", Work: []string{Room}, AllRuns: true}))
@@ -163,7 +163,7 @@ func TestNotices(t *testing.T) {
 	})
 }
 
-// TestNoticesFit: whatever is told fits into a notice, and says no less than it should.
+// TestNoticesFit: whatever is sent fits into a notice, and is complete.
 func TestNoticesFit(t *testing.T) {
 	t.Parallel()
 	mint := id.NewMinter(epoch)

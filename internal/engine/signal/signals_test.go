@@ -59,7 +59,7 @@ func TestBoard(t *testing.T) {
 					w.signalled = w.signalled || w.key == k && !w.stopped
 				}
 			},
-			"everybody": func(*rapid.T) {
+			"all topics": func(*rapid.T) {
 				b.All()
 				for _, w := range all {
 					w.signalled = w.signalled || !w.stopped
@@ -76,7 +76,7 @@ func TestBoard(t *testing.T) {
 						count++
 					}
 				}
-				require.Len(t, b.topics, len(topics), "a topic that nobody waits for is forgotten")
+				require.Len(t, b.topics, len(topics), "a topic without waiters is forgotten")
 				require.EqualValues(t, count, b.waiting.Load())
 			},
 		})

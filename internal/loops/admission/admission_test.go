@@ -114,7 +114,7 @@ func TestAdmission(t *testing.T) {
 		c.db.SetClock(t, noon)
 		c.ready(t, 4)
 		a, b := c.server(t, "a"), c.server(t, "b")
-		a.look(t) // and nothing more is heard of it
+		a.look(t) // and it does not report any more
 		c.db.SetClock(t, noon.Add(takeover-time.Millisecond))
 		b.look(t)
 		require.Equal(t, 2, c.queued(t), "it may still live")
@@ -243,6 +243,6 @@ func TestAdmission(t *testing.T) {
 		require.Equal(t, 1, c.db.Count(t, `SELECT count(*) FROM servo.pool_q q WHERE priority < 10
 			AND since > (SELECT max(created_at) FROM servo.runs) - interval '1 hour' AND run_id = (SELECT min(id::text)::uuid FROM servo.runs)`))
 		a.look(t)
-		require.Equal(t, 3, c.queued(t), "until somebody claims")
+		require.Equal(t, 3, c.queued(t), "until a worker claims")
 	})
 }

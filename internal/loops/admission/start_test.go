@@ -57,7 +57,7 @@ func TestStart(t *testing.T) {
 		limit(t, c, 0)
 		wait(t, c, 5)
 		limit(t, c, 10)
-		a := c.server(t, "a") // has heard of nothing; its batches have 2
+		a := c.server(t, "a") // has received no signal; its batches have 2
 		require.True(t, a.look(t))
 		require.Equal(t, 2, c.db.Count(t, started))
 		for a.look(t) {

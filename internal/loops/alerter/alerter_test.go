@@ -29,20 +29,20 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// heard is one call that a receiver got.
-type heard struct {
+// receivedCall is one call that a receiver got.
+type receivedCall struct {
 	id, signature string
 	at            time.Time
 	body          []byte
 	kind, change  string
 }
 
-// receiver is somebody's webhook.
+// receiver is the endpoint of a webhook.
 type receiver struct {
 	*httptest.Server
 
 	mu     sync.Mutex
-	calls  []heard
+	calls  []receivedCall
 	answer int // the status; 0 is 200
 }
 
@@ -59,7 +59,7 @@ func listen(t *testing.T) *receiver {
 		_ = json.Unmarshal(body, &p)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.calls = append(r.calls, heard{
+		r.calls = append(r.calls, receivedCall{
 			id: req.Header.Get("Webhook-Id"), signature: req.Header.Get("Webhook-Signature"), at: time.Unix(seconds, 0), body: body,
 			kind: p.Data.Kind, change: p.Type,
 		})
@@ -71,10 +71,10 @@ func listen(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) all() []heard {
+func (r *receiver) all() []receivedCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]heard(nil), r.calls...)
+	return append([]receivedCall(nil), r.calls...)
 }
 
 func (r *receiver) answers(status int) {
@@ -84,7 +84,7 @@ func (r *receiver) answers(status int) {
 }
 
 // until waits for so many calls.
-func (r *receiver) until(t *testing.T, n int) []heard {
+func (r *receiver) until(t *testing.T, n int) []receivedCall {
 	t.Helper()
 	for len(r.all()) < n {
 		require.NoError(t, t.Context().Err())
@@ -130,7 +130,7 @@ func (w *world) channel(t *testing.T, name string, r *receiver) []byte {
 	return secret
 }
 
-// failures says how often the config has failed.
+// failures sets how often the config has failed.
 func (w *world) failures(t *testing.T, n int) {
 	t.Helper()
 	w.db.Exec(t, `UPDATE servo.configs SET failures = `+strconv.Itoa(n))
@@ -162,7 +162,7 @@ func TestAlerter(t *testing.T) {
 		w, r := setup(t), listen(t)
 		secret := w.channel(t, "hook", r)
 		w.start(t)
-		w.start(t) // a second server tells nothing twice
+		w.start(t) // a second server sends nothing twice
 		w.failures(t, 1)
 		r.until(t, 1)
 		w.failures(t, 0)
@@ -188,7 +188,7 @@ func TestAlerter(t *testing.T) {
 		w.failures(t, 1)
 		first := r.until(t, 1)[0]
 		r.answers(http.StatusOK)
-		w.failures(t, 0) // it is over before anybody has heard of it
+		w.failures(t, 0) // it is over before it was delivered
 		for len(r.all()) < 3 {
 			w.forward(t, 10*time.Second)
 			time.Sleep(50 * time.Millisecond)
@@ -242,7 +242,7 @@ func TestAlerter(t *testing.T) {
 		w.failures(t, 1)
 		_, err := w.Watch(t.Context())
 		require.NoError(t, err)
-		taken, _, err := w.TakeMessages(t.Context(), 10) // by a server that is heard of no more
+		taken, _, err := w.TakeMessages(t.Context(), 10) // by a server that dies
 		require.NoError(t, err)
 		require.Len(t, taken, 1)
 		w.start(t)

@@ -85,7 +85,7 @@ func TestPoolAccess(t *testing.T) {
 		kind     servov1.Pool_Kind
 		restrict func(*servov1.UpdatePoolRequest)
 		allowed  map[cell]bool
-		says     string
+		reason   string
 	}{
 		{"shared pull", servov1.Pool_PULL, shared, cells("acme", "bravo"), ""},
 		{"owned pull", servov1.Pool_PULL, owned, cells("bravo"), "is owned by another tenant"},
@@ -128,7 +128,7 @@ func TestPoolAccess(t *testing.T) {
 					return
 				}
 				require.Equal(t, codes.PermissionDenied, status.Code(err), "%s: %v", what, err)
-				require.Contains(t, err.Error(), `pool "remote" `+c.says+` and does not accept tasks of tenant "acme"`, what)
+				require.Contains(t, err.Error(), `pool "remote" `+c.reason+` and does not accept tasks of tenant "acme"`, what)
 				require.NotContains(t, err.Error(), "bravo", "a tenant learns nothing about others")
 			}
 			later := map[cell]string{}
@@ -181,7 +181,7 @@ func TestPoolAccess(t *testing.T) {
 	}
 }
 
-// makeAccessPool makes the pool under test, which everybody may use at first.
+// makeAccessPool makes the pool under test, which every tenant may use at first.
 func (w *world) makeAccessPool(t *testing.T, kind servov1.Pool_Kind) {
 	t.Helper()
 	if kind == servov1.Pool_PUSH {
@@ -242,7 +242,7 @@ func (w *world) claimRemote(t *testing.T) []*servov1.Lease {
 	return answer.GetLeases()
 }
 
-// work claims and completes so many tasks, as a worker of everybody does.
+// work claims and completes a number of tasks, as a worker for all tenants.
 func (w *world) work(t *testing.T, done *executed, tasks int) {
 	t.Helper()
 	workers := servov1.NewWorkerServiceClient(w.conn)

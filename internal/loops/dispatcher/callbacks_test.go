@@ -140,7 +140,7 @@ func TestCallbacksAreRefusedAlike(t *testing.T) {
 		other.Secret = append(push.Secret{}, other.Secret...)
 		other.Secret[0] ^= 1
 		refused(t, http.MethodPost, w.sign(t, c, other, time.Now().Add(time.Hour)))
-		other.ID = "sk-nobody"
+		other.ID = "sk-missing"
 		refused(t, http.MethodPost, w.sign(t, c, other, time.Now().Add(time.Hour)))
 	})
 }
@@ -194,11 +194,11 @@ func TestCallbackBodies(t *testing.T) {
 	for _, c := range []struct {
 		claim, url, body string
 		status           int
-		says             string
+		contains         string
 	}{
 		{"a field that is not known", e.Callbacks.Status, `{"complet": {}}`, 400, "complete"},
 		{"something after the JSON", e.Callbacks.Status, `{"start": {"instance": "i"}} {}`, 400, ""},
-		{"a key that is there twice", e.Callbacks.Status, `{"start": {}, "start": {}}`, 400, ""},
+		{"a duplicate key", e.Callbacks.Status, `{"start": {}, "start": {}}`, 400, ""},
 		{"nothing to report", e.Callbacks.Status, `{}`, 400, ""},
 		{"no items", e.Callbacks.Report, `{"items": []}`, 400, "items"},
 		{"another lease", e.Callbacks.Status, `{"lease": "abc", "start": {"instance": "i"}}`, 400, "lease"},
@@ -212,7 +212,7 @@ func TestCallbackBodies(t *testing.T) {
 			t.Parallel()
 			status, answer := send(t, http.MethodPost, c.url, []byte(c.body))
 			require.Equal(t, c.status, status, answer)
-			require.Contains(t, answer, c.says)
+			require.Contains(t, answer, c.contains)
 		})
 	}
 	t.Run("what is no JSON is refused by its type", func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestDeath(t *testing.T) {
 		dead := engine.New(w.db.Store, engine.Config{Quotas: tenant.NoLimits()}, nil)
 		w.start(t, daemon.Config{})
 		w.prepare(t)
-		// Nobody sends yet: the pool is a pull pool, and the one who dies claims from it.
+		// No dispatcher sends yet: the pool is a pull pool, and the server that dies claims from it.
 		run := w.trigger(t, "one")
 		var leases []engine.Lease
 		require.Eventually(t, func() bool {

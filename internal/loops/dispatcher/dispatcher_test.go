@@ -372,7 +372,7 @@ func TestBreaker(t *testing.T) {
 	require.Eventually(t, func() bool { return state().GetState() != "closed" }, waitLong, waitShort)
 	require.Contains(t, state().GetLastError(), "AUTHENTICATION_FAILED")
 
-	// While it is open tasks wait instead of failing; when it is tried and works, all go on.
+	// While it is open tasks wait instead of failing; when a trial call succeeds, all are sent.
 	broken.Store(false)
 	for range 5 {
 		defer func(run string) { w.reach(t, run, servov1.Run_SUCCEEDED) }(w.trigger(t, "one"))

@@ -64,7 +64,7 @@ type world struct {
 	tasks  servov1.TaskServiceClient
 }
 
-// call is an envelope that the worker has believed.
+// call is an envelope that the worker has accepted.
 type call struct {
 	push.Envelope
 
@@ -78,7 +78,7 @@ func (c call) answer(status int, body string) {
 	_, _ = io.WriteString(c.w, body)
 }
 
-// setup starts both. The pool is made as the request says, with the worker's address if it
+// setup starts both. The pool is made as the request specifies, with the worker's address if it
 // has none.
 func setup(t *testing.T, config daemon.Config, pool *servov1.CreatePoolRequest, serve func(call)) *world {
 	t.Helper()

@@ -28,23 +28,23 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// told is an event that a receiver was told of.
-type told struct {
+// receivedEvent is an event that a receiver got.
+type receivedEvent struct {
 	ID, Type, Tenant, Stream, Run string
 	Version                       int
 	Time                          time.Time
 	Data                          json.RawMessage
 }
 
-// receiver is somebody's webhook.
+// receiver is the endpoint of a webhook.
 type receiver struct {
 	*httptest.Server
 
-	mu     sync.Mutex
-	secret []byte
-	calls  int
-	heard  []told
-	answer int // the status; 0 is 200
+	mu       sync.Mutex
+	secret   []byte
+	calls    int
+	received []receivedEvent
+	answer   int // the status; 0 is 200
 }
 
 func listen(t *testing.T) *receiver {
@@ -53,7 +53,7 @@ func listen(t *testing.T) *receiver {
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		seconds, _ := strconv.ParseInt(req.Header.Get("Webhook-Timestamp"), 10, 64)
-		var events []told
+		var events []receivedEvent
 		err := json.Unmarshal(body, &events)
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func listen(t *testing.T) *receiver {
 		case r.answer != 0:
 			w.WriteHeader(r.answer)
 		default:
-			r.heard = append(r.heard, events...)
+			r.received = append(r.received, events...)
 		}
 	}))
 	t.Cleanup(r.Close)
@@ -78,10 +78,10 @@ func (r *receiver) answers(status int) {
 	r.answer = status
 }
 
-func (r *receiver) all() []told {
+func (r *receiver) all() []receivedEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.heard)
+	return slices.Clone(r.received)
 }
 
 func (r *receiver) ids() (ids []string) {
@@ -172,7 +172,7 @@ func (w *world) at(t *testing.T, owner id.Tenant) store.FollowerView {
 	return found[0]
 }
 
-// logged are the ids of all events of a tenant, in the order of the feed; of everybody for the
+// logged are the ids of all events of a tenant, in the order of the feed; of all tenants for the
 // zero one.
 func (w *world) logged(t *testing.T, owner id.Tenant) []string {
 	t.Helper()
@@ -182,7 +182,7 @@ func (w *world) logged(t *testing.T, owner id.Tenant) []string {
 		UNION ALL SELECT txid, position, 1, '00000000-0000-0000-0000-000000000000' FROM servo.platform_events) AS e`+of+` ORDER BY txid, position, ordinal`, owner.UUID, owner == id.Tenant{})
 }
 
-// until looks until a receiver has heard so much. Transactions of other tests in the same cluster
+// until looks until a receiver has a number of events. Transactions of other tests in the same cluster
 // hold events back for as long as they run.
 func until(t *testing.T, f *feed.Feed, r *receiver, n int) {
 	t.Helper()
@@ -252,8 +252,8 @@ func TestFeed(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
-		// More collisions than a transaction is tried again for. The clock stands: a subscription
-		// that waits for the end of its lease would be told nothing more.
+		// More collisions than a transaction is tried again for. The clock is stopped: a subscription
+		// that waits for the end of its lease would receive nothing more.
 		w.db.Exec(t, `
 			CREATE SEQUENCE servo.collisions;
 			GRANT USAGE ON servo.collisions TO servo_engine;
@@ -314,7 +314,7 @@ func TestFeed(t *testing.T) {
 		calls := r.calls
 		_, err := f.Once(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, calls, r.calls, "it is left in peace")
+		require.Equal(t, calls, r.calls, "it is not called again")
 		r.answers(0)
 		require.NoError(t, w.ResumeSubscription(t.Context(), w.acme, "hook", meta))
 		until(t, f, r, len(w.logged(t, w.acme)))
@@ -332,7 +332,7 @@ func TestSenders(t *testing.T) {
 		t.Parallel()
 		w, r := setup(t), listen(t)
 		w.subscribe(t, w.acme, r, subscription.Settings{})
-		taken, _, err := w.TakeSubscriptions(t.Context(), 10) // it posts, and is heard of no more
+		taken, _, err := w.TakeSubscriptions(t.Context(), 10) // it posts, and dies
 		require.NoError(t, err)
 		require.Len(t, taken, 1)
 		var batches []subscription.Batch
@@ -350,7 +350,7 @@ func TestSenders(t *testing.T) {
 		f := w.feed(t)
 		_, err = f.Once(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, repeated, r.ids(), "until its lease is over it is nobody else's")
+		require.Equal(t, repeated, r.ids(), "until its lease is over no other server takes it")
 		w.forward(t, w.FollowLease())
 		until(t, f, r, len(repeated)+len(w.logged(t, w.acme)))
 		require.Equal(t, slices.Concat(repeated, w.logged(t, w.acme)), r.ids())

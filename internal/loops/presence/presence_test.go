@@ -23,14 +23,14 @@ import (
 type warnings struct {
 	slog.Handler
 
-	said chan string
+	messages chan string
 }
 
 func (w warnings) Enabled(context.Context, slog.Level) bool { return true }
 
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	select {
-	case w.said <- r.Message:
+	case w.messages <- r.Message:
 	default:
 	}
 	return nil
@@ -86,12 +86,12 @@ func TestPresence(t *testing.T) {
 	t.Run("listening through a pooler is reported as ineffective", func(t *testing.T) {
 		t.Parallel()
 		db, e := setup(t)
-		log := warnings{Handler: slog.DiscardHandler, said: make(chan string, 100)}
+		log := warnings{Handler: slog.DiscardHandler, messages: make(chan string, 100)}
 		p := presence.Start(t.Context(), db.Store, e, presence.Config{
 			Name: "a", ListenURL: pgbouncer.Start(t, db.URL, 2), Logger: slog.New(log),
 		})
 		defer func() { require.NoError(t, p.Stop(context.Background())) }()
-		for message := range log.said {
+		for message := range log.messages {
 			if strings.Contains(message, "--listen-database") {
 				return
 			}

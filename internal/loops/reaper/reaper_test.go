@@ -155,7 +155,7 @@ func TestReaper(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, 200, s.db.Count(t, `SELECT count(*) FROM servo.waiting`))
-		other := engine.New(s.db.Store, engine.Config{}, nil) // has heard no signal
+		other := engine.New(s.db.Store, engine.Config{}, nil) // has received no signal
 		t.Cleanup(other.Stop)
 		r := reaper.Start(s.db.Store, other, reaper.Config{})
 		t.Cleanup(r.Stop)
@@ -237,7 +237,7 @@ func TestReaperSurvives(t *testing.T) {
 			TaskKey: leases[0].TaskKey, Token: leases[0].Token, Action: engine.Fail{Failure: run.Failure{Code: "NETWORK_ERROR"}},
 		})
 		require.NoError(t, err)
-		// a lease that cannot be ended: the wide row of its task says that it has
+		// a lease that cannot be ended: the wide row of its task states that it has
 		s.db.Exec(t, `UPDATE servo.tasks SET state = 10, outcome = 'SUCCESS', finished_at = servo.clock(), version = 1, attempt = 1,
 			failures = 0, fan_outs = 0, token = 1 WHERE id IN (SELECT task_id FROM servo.leases)`)
 		s.db.Exec(t, `UPDATE servo.leases SET expires_at = '2000-01-01', due_at = '2000-01-01', failures = 9, deaths = 9`)

@@ -27,7 +27,7 @@ type taskRow struct {
 	token int64
 }
 
-// attempt is one claim of a task, as the events tell it.
+// attempt is one claim of a task, as the events record it.
 type attempt struct {
 	token int64
 	ended bool
@@ -55,16 +55,16 @@ type mark struct {
 	token int64 // of the attempt that it happened to
 }
 
-// auditRun compares what the database says of a run with what was told about it. It
+// auditRun compares the rows and events of a run with the answers about it. It
 // returns what is wrong, in words.
-func auditRun(h history, told []entry) []string {
+func auditRun(h history, answers []entry) []string {
 	var wrong []string
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if !h.state.Terminal() {
 		complain("it is %s", h.state)
 	}
 	if h.queued > 0 {
-		complain("%d of its tasks stand in queues", h.queued)
+		complain("%d of its tasks remain in queues", h.queued)
 	}
 	marks, streams := walk(h, complain)
 	for task, row := range h.tasks {
@@ -80,7 +80,7 @@ func auditRun(h history, told []entry) []string {
 			complain("task %s has token %d in its row and %d in its events", task, row.token, s.lastToken())
 		}
 	}
-	for _, e := range told {
+	for _, e := range answers {
 		for _, text := range auditEntry(h, e, marks[e.Trace]) {
 			complain("%s of %s (%s at %s): %s", e.Kind+" "+e.Action, e.Who, e.Trace, e.At.UTC().Format("15:04:05.000"), text)
 		}
@@ -155,7 +155,7 @@ func (s *stream) step(e event.Event, complain func(string, ...any)) int64 {
 	}
 	if state, ends := endOf(e.Body); ends {
 		switch e.Body.(type) {
-		case run.TaskSkipped, run.TaskCancelled: // nobody need hold those
+		case run.TaskSkipped, run.TaskCancelled: // those need no lease
 		default:
 			if !held {
 				complain("%s ends an attempt that is over", e.Body.EventType())
@@ -172,7 +172,7 @@ func (s *stream) step(e event.Event, complain func(string, ...any)) int64 {
 }
 
 // endOf reports whether an event ends an attempt, and the state in which the task is then. A
-// return leads to READY or QUEUED: the answer says which.
+// return leads to READY or QUEUED: the answer states which.
 func endOf(body event.Body) (run.TaskState, bool) {
 	switch body.(type) {
 	case run.TaskSucceeded:
@@ -212,7 +212,7 @@ func auditEntry(h history, e entry, marks []mark) []string {
 	}
 	switch e.Action {
 	case actStart, actAdvance:
-		// A refusal with an event: it was heard, and the lease was over when it was repeated.
+		// A refusal with an event: it was accepted, and the lease was over when it was repeated.
 		if len(marks) > 1 || e.accepted() && (len(marks) == 0 || marks[0].token != e.Token) {
 			return []string{fmt.Sprintf("it left %d events", len(marks))}
 		}
@@ -263,21 +263,21 @@ func auditFanOut(h history, e entry, marks []mark) []string {
 	var wrong []string
 	for _, added := range e.Added {
 		if _, there := h.tasks[added]; !there {
-			wrong = append(wrong, "the added task "+added.String()+" is not there")
+			wrong = append(wrong, "the added task "+added.String()+" does not exist")
 		}
 	}
 	return wrong
 }
 
 // auditKeys looks for idempotency keys that stand for two runs.
-func auditKeys(told []entry) []string {
+func auditKeys(answers []entry) []string {
 	type owned struct {
 		tenant id.Tenant
 		key    string
 	}
 	runs := map[owned]id.Run{}
 	var wrong []string
-	for _, e := range told {
+	for _, e := range answers {
 		if e.Kind != kindTrigger || e.Key == "" || !e.accepted() {
 			continue
 		}

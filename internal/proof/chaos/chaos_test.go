@@ -81,7 +81,7 @@ func randomSeed() uint64 {
 	return binary.BigEndian.Uint64(raw[:]) >> 1
 }
 
-// explain tells what was done last if the test has failed.
+// explain prints what was done last if the test has failed.
 func (w *world) explain(t *testing.T) {
 	t.Helper()
 	if !t.Failed() {
@@ -99,7 +99,7 @@ func (w *world) explain(t *testing.T) {
 func (w *world) drain(t *testing.T) {
 	t.Helper()
 	for _, s := range w.servers {
-		s.tell(wordDrain)
+		s.send(wordDrain)
 	}
 	w.journal.add("drain", "no more faults, no more runs")
 	begun := time.Now()
@@ -131,18 +131,18 @@ func (w *world) openRuns(t *testing.T) int {
 	return open
 }
 
-// audit compares what the workers were told with what the database says, run by run.
+// audit compares the answers that the workers got with the database, run by run.
 func (w *world) audit(t *testing.T) {
 	t.Helper()
-	told, err := readLedgers(w.dir)
+	answers, err := readLedgers(w.dir)
 	require.NoError(t, err)
-	require.NotEmpty(t, told, "somebody was answered")
+	require.NotEmpty(t, answers, "at least one call was answered")
 	conn, err := pgx.Connect(t.Context(), w.url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
 
 	byRun := map[id.Run][]entry{}
-	for _, e := range told {
+	for _, e := range answers {
 		if e.Run == (id.Run{}) && !e.accepted() {
 			t.Errorf("%s of %s was answered %s%s", e.Kind, e.Who, e.Refused, e.Broken)
 		}
@@ -150,7 +150,7 @@ func (w *world) audit(t *testing.T) {
 			byRun[e.Run] = append(byRun[e.Run], e)
 		}
 	}
-	for _, text := range auditKeys(told) {
+	for _, text := range auditKeys(answers) {
 		t.Error(text)
 	}
 	sum := newTally()
@@ -170,15 +170,15 @@ func (w *world) audit(t *testing.T) {
 	require.LessOrEqual(t, broken, 3, "broken runs; the first are above")
 	for missing, entries := range byRun {
 		for _, e := range entries {
-			t.Errorf("run %s is not there, and %s was told: %+v", missing, e.Who, e)
+			t.Errorf("run %s does not exist, and %s was answered: %+v", missing, e.Who, e)
 		}
 	}
 	w.auditLogs(t)
 	w.auditWaits(t, conn)
-	w.report(t, told, sum)
+	w.report(t, answers, sum)
 }
 
-// auditLogs looks for what no server should ever have to say.
+// auditLogs looks for what no server should ever log.
 func (w *world) auditLogs(t *testing.T) {
 	t.Helper()
 	never := regexp.MustCompile(`(?m)^.*(DATA RACE|panic:|batch failed|rows instead of).*$`)
@@ -188,7 +188,7 @@ func (w *world) auditLogs(t *testing.T) {
 		log, err := os.ReadFile(path)
 		require.NoError(t, err)
 		if found := never.FindAll(log, 5); found != nil {
-			t.Errorf("%s says:\n%s", filepath.Base(path), found)
+			t.Errorf("%s contains:\n%s", filepath.Base(path), found)
 		}
 	}
 }
@@ -235,11 +235,11 @@ func (c *tally) add(h history) {
 	}
 }
 
-// report says what the test has seen, and fails if it saw too little to mean anything.
-func (w *world) report(t *testing.T, told []entry, sum *tally) {
+// report prints what the test has seen, and fails if it saw too little to mean anything.
+func (w *world) report(t *testing.T, answers []entry, sum *tally) {
 	t.Helper()
-	answers := map[string]int{}
-	for _, e := range told {
+	counts := map[string]int{}
+	for _, e := range answers {
 		name := e.Kind
 		if e.Action != "" {
 			name = e.Action
@@ -253,7 +253,7 @@ func (w *world) report(t *testing.T, told []entry, sum *tally) {
 		if e.Repeat {
 			name += " again"
 		}
-		answers[name]++
+		counts[name]++
 	}
 	var before, after int
 	for _, s := range w.servers {
@@ -263,7 +263,7 @@ func (w *world) report(t *testing.T, told []entry, sum *tally) {
 	t.Logf("runs %v", sum.runs)
 	t.Logf("tasks %v", sum.tasks)
 	t.Logf("events %v", sum.events)
-	t.Logf("answers %v", answers)
+	t.Logf("answers %v", counts)
 	t.Logf("faults %v, cuts %d before and %d after COMMIT", w.journal.counts(), before, after)
 	require.NotZero(t, sum.runs[run.RunSucceeded.String()], "runs have succeeded")
 	require.NotZero(t, sum.events["task.succeeded"], "tasks have succeeded")

@@ -84,7 +84,7 @@ func schedule(seed uint64, total time.Duration) []mishap {
 	}
 }
 
-// journal is what was done, for whoever has to understand a failure.
+// journal lists what was done, to understand a failure.
 type journal struct {
 	mu    sync.Mutex
 	lines []string

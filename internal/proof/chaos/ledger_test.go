@@ -32,7 +32,7 @@ const (
 	actYield    = "yield"
 )
 
-// entry is one answer of the engine, as it was told. Whatever was never answered is in no
+// entry is one answer of the engine, as it arrived. Whatever was never answered is in no
 // entry: it may have happened or not.
 type entry struct {
 	At     time.Time `json:"at"`
@@ -47,7 +47,7 @@ type entry struct {
 	Key    string    `json:"key,omitempty"` // of a trigger
 
 	Refused  string        `json:"refused,omitempty"` // the code of the fault; "" is accepted
-	Broken   string        `json:"broken,omitempty"`  // an answer that nobody should ever get
+	Broken   string        `json:"broken,omitempty"`  // an answer that no caller should ever get
 	State    run.TaskState `json:"state,omitempty"`   // of the task
 	RunState run.State     `json:"run_state,omitempty"`
 	Late     bool          `json:"late,omitempty"`
@@ -58,7 +58,7 @@ type entry struct {
 
 func (e entry) accepted() bool { return e.Refused == "" && e.Broken == "" }
 
-// unfounded says that a request was refused for which there was no reason. Workers may be
+// unfounded reports that a request was refused without a reason. Workers may be
 // late and runs may be over; there was nothing wrong with what was asked.
 func (e entry) unfounded() bool {
 	switch fault.Code(e.Refused) {
@@ -97,7 +97,7 @@ func (l *ledger) write(e entry) error {
 }
 
 // readLedgers reads all entries of all processes. The last line of a killed process may be
-// cut short; then the process did not go on from it either.
+// cut short; then the process did not continue from it either.
 func readLedgers(dir string) ([]entry, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.ledger"))
 	if err != nil {

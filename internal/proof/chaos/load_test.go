@@ -84,7 +84,7 @@ type shape struct {
 	pipeline  string
 }
 
-// shapeOf says what a slot runs, the same for every server.
+// shapeOf returns what a slot runs, the same for every server.
 func shapeOf(seed uint64, slot int64, owners []id.Tenant) shape {
 	if slot%coneEvery == coneEvery-1 {
 		return shape{owners[0], wide, wide}

@@ -16,11 +16,11 @@ import (
 	"go.arco.dev/servo/internal/domain/run"
 )
 
-// story is a run of one task that failed once and then succeeded, and what was told about
+// story is a run of one task that failed once and then succeeded, and the answers about
 // it. Tests spoil it.
 type story struct {
 	history history
-	told    []entry
+	answers []entry
 	task    id.Task
 }
 
@@ -42,7 +42,7 @@ func newStory() *story {
 	s.add(s.task.UUID, 5, "", run.TaskQueued{})
 	s.add(s.task.UUID, 6, "", run.TaskClaimed{Attempt: 2, Token: secondToken, Started: true})
 	s.add(s.task.UUID, 7, "c", run.TaskSucceeded{})
-	s.told = []entry{
+	s.answers = []entry{
 		{Kind: kindTrigger, Trace: "t", Run: of},
 		{Kind: kindReport, Trace: "f", Run: of, Task: s.task, Token: firstToken, Action: actFail, State: run.RetryWait},
 		{Kind: kindReport, Trace: "late", Run: of, Task: s.task, Token: firstToken, Action: actComplete, Refused: string(fault.Stale)},
@@ -73,7 +73,7 @@ func TestAudit(t *testing.T) {
 	t.Run("a true story passes", func(t *testing.T) {
 		t.Parallel()
 		s := newStory()
-		require.Empty(t, auditRun(s.history, s.told))
+		require.Empty(t, auditRun(s.history, s.answers))
 	})
 
 	for claim, c := range map[string]struct {
@@ -84,8 +84,8 @@ func TestAudit(t *testing.T) {
 		"a run that ended twice": {func(s *story) {
 			s.add(s.history.run.UUID, 3, "", run.RunEnded{State: run.RunSucceeded})
 		}, "run.ended comes after the end"},
-		"a task left in a queue": {func(s *story) { s.history.queued = 1 }, "1 of its tasks stand in queues"},
-		"a lost completion":      {func(s *story) { s.event(7).Meta.Trace = "somebody else" }, "it was accepted, and left 0 events"},
+		"a task left in a queue": {func(s *story) { s.history.queued = 1 }, "1 of its tasks remain in queues"},
+		"a lost completion":      {func(s *story) { s.event(7).Meta.Trace = "another" }, "it was accepted, and left 0 events"},
 		"a completion applied twice": {func(s *story) {
 			s.add(s.task.UUID, 8, "c", run.TaskSucceeded{})
 		}, "task.succeeded comes after its end"},
@@ -94,39 +94,39 @@ func TestAudit(t *testing.T) {
 		"a token that is not the one that ended the task": {func(s *story) {
 			s.history.tasks[s.task] = taskRow{run.Succeeded, firstToken}
 		}, "and the row has 100"},
-		"a report accepted under another's token": {func(s *story) { s.told[3].Token = firstToken }, "it was accepted for token 100"},
+		"a report accepted under another's token": {func(s *story) { s.answers[3].Token = firstToken }, "it was accepted for token 100"},
 		"two holders at once":                     {func(s *story) { s.event(3).Body = run.TaskCursorAdvanced{} }, "comes while token 100 was held"},
 		"a token that was given twice": {func(s *story) {
 			s.event(6).Body = run.TaskClaimed{Attempt: 2, Token: firstToken}
 		}, "attempt 2 with token 100 comes while token 100 was held"},
 		"a gap in a stream":                   {func(s *story) { s.event(7).Version = 8 }, "has version 8, not 7"},
-		"an answer that is not what happened": {func(s *story) { s.told[3].State = run.Failed }, "the answer was FAILED"},
+		"an answer that is not what happened": {func(s *story) { s.answers[3].State = run.Failed }, "the answer was FAILED"},
 		"a cancel that came to nothing": {func(s *story) {
-			s.told = append(s.told, entry{Kind: kindCancel, RunState: run.RunCancelling})
+			s.answers = append(s.answers, entry{Kind: kindCancel, RunState: run.RunCancelling})
 		}, "it was accepted (CANCELLING), and the run is SUCCEEDED"},
 		"a row that contradicts its events": {func(s *story) { s.event(7).Body = run.TaskFailed{} }, "is SUCCEEDED in its row and FAILED in its events"},
-		"an added task that is not there": {func(s *story) {
+		"a missing added task": {func(s *story) {
 			s.event(4).Meta.Trace, s.event(4).Body = "fan", run.TaskFannedOut{}
-			s.told = append(s.told, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Added: []id.Task{{}}})
-		}, "the added task 00000000-0000-0000-0000-000000000000 is not there"},
+			s.answers = append(s.answers, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Added: []id.Task{{}}})
+		}, "the added task 00000000-0000-0000-0000-000000000000 does not exist"},
 		"a task that never ended":       {func(s *story) { s.history.tasks[s.task] = taskRow{} }, "has not ended"},
-		"a run that nobody made":        {func(s *story) { s.history.events[0].Meta.Trace = "" }, "it made 0 runs"},
-		"a trigger refused for nothing": {func(s *story) { s.told[0].Refused = string(fault.InvalidArgument) }, "it was refused as INVALID_ARGUMENT"},
+		"a run without a trigger":       {func(s *story) { s.history.events[0].Meta.Trace = "" }, "it made 0 runs"},
+		"a trigger refused for nothing": {func(s *story) { s.answers[0].Refused = string(fault.InvalidArgument) }, "it was refused as INVALID_ARGUMENT"},
 		"a lost start": {func(s *story) {
-			s.told = append(s.told, entry{Kind: kindReport, Trace: "s", Action: actStart, Task: s.task, Token: firstToken})
+			s.answers = append(s.answers, entry{Kind: kindReport, Trace: "s", Action: actStart, Task: s.task, Token: firstToken})
 		}, "report start of  (s at 00:00:00.000): it left 0 events"},
 		"a fan-out applied twice": {func(s *story) {
 			s.add(s.task.UUID, 8, "fan", run.TaskFannedOut{})
 			s.add(s.task.UUID, 9, "fan", run.TaskFannedOut{})
-			s.told = append(s.told, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Refused: string(fault.Stale)})
+			s.answers = append(s.answers, entry{Kind: kindReport, Trace: "fan", Action: actFanOut, Refused: string(fault.Stale)})
 		}, "it left 2 fan-outs"},
-		"an error that nobody should see": {func(s *story) { s.told[0].Broken = "nil map" }, "the engine broke: nil map"},
+		"an error that no caller should see": {func(s *story) { s.answers[0].Broken = "nil map" }, "the engine broke: nil map"},
 	} {
 		t.Run("it finds "+claim, func(t *testing.T) {
 			t.Parallel()
 			s := newStory()
 			c.spoil(s)
-			wrong := auditRun(s.history, s.told)
+			wrong := auditRun(s.history, s.answers)
 			require.NotEmpty(t, wrong)
 			require.Contains(t, toText(wrong), c.found)
 		})
@@ -135,9 +135,9 @@ func TestAudit(t *testing.T) {
 	t.Run("it finds a key with two runs", func(t *testing.T) {
 		t.Parallel()
 		one, two := id.Of[id.Run](uuid.New()), id.Of[id.Run](uuid.New())
-		told := []entry{{Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Run: two}}
-		require.Empty(t, auditKeys(told))
-		require.Len(t, auditKeys(append(told, entry{Kind: kindTrigger, Key: "k", Run: two})), 1)
+		answers := []entry{{Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Key: "k", Run: one}, {Kind: kindTrigger, Run: two}}
+		require.Empty(t, auditKeys(answers))
+		require.Len(t, auditKeys(append(answers, entry{Kind: kindTrigger, Key: "k", Run: two})), 1)
 	})
 }
 

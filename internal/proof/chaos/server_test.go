@@ -27,7 +27,7 @@ import (
 // serverVariable turns the test binary into a server; its value is a serverConfig.
 const serverVariable = "SERVO_CHAOS_SERVER"
 
-// serverConfig is what a server process is told.
+// serverConfig is the configuration of a server process.
 type serverConfig struct {
 	Name     string      `json:"name"` // of this life: a restarted server has another
 	Database string      `json:"database"`
@@ -74,7 +74,7 @@ func serve(text string) int {
 	return 0
 }
 
-// listen hears what the test says. When it says nothing any more the server has half a
+// listen receives the lines of the test. At their end the server has half a
 // minute to stop.
 func (s *server) listen(stop func()) {
 	words := bufio.NewScanner(os.Stdin)
@@ -149,7 +149,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// persist calls until there is an answer: a fault that says "try again" is none. Each try
+// persist calls until there is an answer: a fault that asks for a retry is none. Each try
 // has a deadline of its own, often too short.
 func (s *server) persist(ctx context.Context, dice *rand.Rand, call func(ctx context.Context) error) error {
 	for {
@@ -163,7 +163,7 @@ func (s *server) persist(ctx context.Context, dice *rand.Rand, call func(ctx con
 	}
 }
 
-// note writes an answer into the ledger. Without it the process must not go on.
+// note writes an answer into the ledger. Without it the process must not continue.
 func (s *server) note(e entry, err error) entry {
 	e.At = time.Now()
 	if err != nil {
@@ -240,5 +240,5 @@ func (s *server) trigger(ctx context.Context, dice *rand.Rand, slot int64, key s
 	}
 }
 
-// cancelled is what a worker says when it was asked to stop.
+// cancelled is what a worker reports when it was asked to stop.
 func cancelled() engine.Fail { return engine.Fail{Failure: run.Failure{Code: run.CodeCancelled}} }

@@ -103,7 +103,7 @@ func measureWaits(ctx context.Context, conn *pgx.Conn, excused *windows) (map[st
 	return found, err
 }
 
-// slow is when the machine has no time for anybody.
+// slow is when the machine is overloaded.
 const slow = 200 * time.Millisecond
 
 // probe looks again and again how fast the machine is: it connects and sends a query that

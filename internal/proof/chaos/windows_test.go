@@ -47,8 +47,8 @@ func (w *windows) add(cause string, s span) {
 }
 
 // outside is the longest part of a span that lies in no window, those of some causes left
-// aside. After each window the servers begin anew: what counts is how long they were left in
-// peace and did nothing.
+// aside. After each window the servers restart their work: what counts is how long they were undisturbed
+// and did nothing.
 func (w *windows) outside(s span, aside ...string) time.Duration {
 	var longest time.Duration
 	peace := s.from // since when

@@ -76,7 +76,7 @@ func (w *wire) stall(d time.Duration) {
 	w.resume = time.Now().Add(d)
 }
 
-// cuts says how many COMMITs were cut before and after.
+// cuts returns how many COMMITs were cut before and after.
 func (w *wire) cuts() (before, after int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -85,7 +85,7 @@ func (w *worker) execute(ctx context.Context, l engine.Lease) {
 	w.end(ctx, l)
 }
 
-// misbehaves says yes in so many of a hundred cases, and never while draining.
+// misbehaves is true in a percentage of cases, and never while draining.
 func (w *worker) misbehaves(percent int) bool {
 	return w.dice.IntN(100) < percent && !w.draining.Load()
 }
@@ -103,7 +103,7 @@ func (w *worker) fanOut(ctx context.Context, l engine.Lease) bool {
 	return e.accepted()
 }
 
-// pages goes on from the cursor, page by page, and gives the task back in between.
+// pages continues from the cursor, page by page, and yields the task in between.
 func (w *worker) pages(ctx context.Context, l engine.Lease) {
 	page, _ := strconv.Atoi(strings.TrimPrefix(l.Cursor, "page-"))
 	for cursor := l.Cursor; page < cursorEnd; {
@@ -160,7 +160,7 @@ func (w *worker) end(ctx context.Context, l engine.Lease) {
 	}
 }
 
-// beat keeps a lease alive for a while. It reports whether to go on: a worker that was asked
+// beat keeps a lease alive for a while. It reports whether to continue: a worker that was asked
 // to stop, or has lost its lease, should not.
 func (w *worker) beat(ctx context.Context, l engine.Lease, d time.Duration) bool {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
@@ -175,7 +175,7 @@ func (w *worker) beat(ctx context.Context, l engine.Lease, d time.Duration) bool
 	return true
 }
 
-// report says what happened, again and again until it is answered, and notes the answer.
+// report sends a report repeatedly until it is answered, and notes the answer.
 func (w *worker) report(ctx context.Context, l engine.Lease, action string, a engine.Action) entry {
 	e := entry{
 		Who: w.name, Kind: kindReport, Trace: uuid.NewString(), Tenant: l.Tenant, Run: l.Run, Task: l.Task, Token: l.Token, Action: action,
@@ -190,7 +190,7 @@ func (w *worker) report(ctx context.Context, l engine.Lease, action string, a en
 		return err
 	})
 	if ctx.Err() != nil {
-		e.Refused = string(fault.Unavailable) // the server stops: nobody knows
+		e.Refused = string(fault.Unavailable) // the server stops: the outcome is unknown
 		return e
 	}
 	return w.note(e, err)

@@ -177,7 +177,7 @@ type process struct {
 	mu     sync.Mutex
 	life   int
 	cmd    *exec.Cmd
-	words  io.WriteCloser // what the server is told
+	words  io.WriteCloser // the orders to the server
 	quiet  chan struct{}  // closed when the server asks for nothing new
 	exited chan struct{}
 	err    error // how it ended
@@ -224,9 +224,9 @@ func (s *process) start(ctx context.Context) error {
 		return err
 	}
 	impatience := time.AfterFunc(startTimeout, func() { _ = s.cmd.Process.Kill() })
-	heard := bufio.NewScanner(out)
-	ready := heard.Scan() && heard.Text() == wordReady
-	go s.wait(heard)
+	output := bufio.NewScanner(out)
+	ready := output.Scan() && output.Text() == wordReady
+	go s.wait(output)
 	if !impatience.Stop() || !ready {
 		return fmt.Errorf("server %s did not get ready: see its log", name)
 	}
@@ -234,11 +234,11 @@ func (s *process) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait hears what the process says and buries it. Only an end that was asked for is a good
+// wait reads the output of the process and waits for its end. Only an end that was asked for is a good
 // one.
-func (s *process) wait(heard *bufio.Scanner) {
-	for heard.Scan() {
-		if heard.Text() == wordQuiet {
+func (s *process) wait(output *bufio.Scanner) {
+	for output.Scan() {
+		if output.Text() == wordQuiet {
 			close(s.quiet)
 		}
 	}
@@ -269,7 +269,7 @@ func (s *process) kill(ctx context.Context, f mishap) error {
 	return err
 }
 
-// freeze stops the server past its leases and lets it go on as if nothing had happened.
+// freeze stops the server past its leases and lets it continue as if nothing had happened.
 func (s *process) freeze(ctx context.Context, f mishap) error {
 	if !s.busy.TryLock() {
 		s.world.journal.add("left out", "%s: it is down", f)
@@ -283,7 +283,7 @@ func (s *process) freeze(ctx context.Context, f mishap) error {
 	pause(ctx, f.For)
 	s.signal(syscall.SIGCONT)
 	s.world.recover(s.index)
-	s.world.journal.add("continue", "server %d goes on", s.index)
+	s.world.journal.add("continue", "server %d continues", s.index)
 	return nil
 }
 
@@ -335,14 +335,14 @@ func (s *process) signal(signal syscall.Signal) {
 	_ = s.cmd.Process.Signal(signal) // it may have ended by itself: wait has noted it
 }
 
-// tell says a word to the server.
-func (s *process) tell(word string) {
+// send sends a word to the server.
+func (s *process) send(word string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, _ = fmt.Fprintln(s.words, word)
 }
 
-// retire lets the server end in good order and says how it ended.
+// retire lets the server end in good order and returns how it ended.
 func (s *process) retire() error {
 	s.mu.Lock()
 	s.asked = true

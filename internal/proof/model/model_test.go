@@ -141,7 +141,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 	rules := reflect.TypeFor[Rules]()
 	for i := range rules.NumField() {
-		require.True(t, tried[rules.Field(i).Name], "nobody has tried to do without %s", rules.Field(i).Name)
+		require.True(t, tried[rules.Field(i).Name], "no test breaks the rule %s", rules.Field(i).Name)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestSpareLocks(t *testing.T) {
 	}
 }
 
-// What the rules do not promise, so that nobody believes that they do.
+// What the rules do not promise, as a record.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 

@@ -20,7 +20,7 @@ const (
 	unansweredAborts
 	leaseExpires
 	tries
-	triesInVain
+	triesWithoutEffect
 	givesUp
 )
 
@@ -86,7 +86,7 @@ func (w *World) describe(st Step) string {
 		return does + "is rolled back without an answer"
 	case tries:
 		return does + stmt + ": takes a waiting claim and locks its id"
-	case triesInVain:
+	case triesWithoutEffect:
 		return does + stmt + ": finds it locked"
 	case givesUp:
 		return does + "has waited long enough, gets the answer that there is no task"

@@ -193,7 +193,7 @@ func (w *World) advance(s *State, me int) (step Step, waits Set) {
 		case st.try && tx.Offer > 0:
 			step.What = tries
 		case st.try:
-			step.What = triesInVain
+			step.What = triesWithoutEffect
 		case st.mode == Unlocked:
 			step.What = reads
 		}

@@ -6,7 +6,7 @@ import (
 	"go.arco.dev/servo/internal/proof/verify"
 )
 
-// TestKeys breaks keys and their events: verify says what contradicts what.
+// TestKeys breaks keys and their events: verify reports each contradiction.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	name := breakable(t, (*world).scheduled)

@@ -6,7 +6,7 @@ import (
 	"go.arco.dev/servo/internal/proof/verify"
 )
 
-// TestAlerts breaks alerts, channels and their events: verify says what contradicts what.
+// TestAlerts breaks alerts, channels and their events: verify reports each contradiction.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	name := breakable(t, (*world).scheduled)

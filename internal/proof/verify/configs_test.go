@@ -13,8 +13,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// TestConfigs breaks configs, their events and the ledger of their slots: verify says what
-// contradicts what.
+// TestConfigs breaks configs, their events and the ledger of their slots: verify reports
+// each contradiction.
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 	name := breakable(t, (*world).scheduled)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestColumns spoils each column of each table behind the store's back: verify names it,
-// and where the row belongs to a run, a repair mends it.
+// and if the row is part of a run, a repair corrects it.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	name := original(t)
@@ -107,7 +107,7 @@ func requireLost(t testing.TB, db *servotest.Database, report verify.Report) {
 	require.Len(t, left, 1)
 }
 
-// TestRows deletes, doubles and invents rows: verify finds them and a repair mends them.
+// TestRows deletes, duplicates and invents rows: verify finds them and a repair corrects them.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	name := original(t)
@@ -131,7 +131,7 @@ func TestRows(t *testing.T) {
 		claim, sql    string
 		kind          verify.Kind
 		table, column string
-		stays         bool // no repair mends it: it is about the log, or about several runs
+		stays         bool // no repair corrects it: it is about the log, or about several runs
 	}{
 		{
 			claim: "a task that no event has made",
@@ -184,7 +184,7 @@ func TestRows(t *testing.T) {
 		{
 			claim: "a lock without its run",
 			sql: `INSERT INTO servo.live_runs (tenant_id, run_id, workspace_id, created_at, limit_s, priority, pending, lock_key, pipeline)
-				SELECT id, gen_random_uuid(), id, created_at, 60, 5, false, 'nobody', '' FROM servo.tenants LIMIT 1`,
+				SELECT id, gen_random_uuid(), id, created_at, 60, 5, false, 'missing', '' FROM servo.tenants LIMIT 1`,
 			kind: verify.Surplus, table: "live_runs", column: "run_id",
 		},
 		{
@@ -266,7 +266,7 @@ func TestRows(t *testing.T) {
 		},
 		{
 			claim: "a tenant without events",
-			sql:   `INSERT INTO servo.tenants SELECT gen_random_uuid(), 'nobody', 1, servo.clock()`,
+			sql:   `INSERT INTO servo.tenants SELECT gen_random_uuid(), 'missing', 1, servo.clock()`,
 			kind:  verify.Surplus, table: "tenants", stays: true,
 		},
 	} {
@@ -285,7 +285,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestEvents spoils the log: nothing repairs it, and verify says so.
+// TestEvents corrupts the log: nothing repairs it, and verify reports it.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	name := original(t)
@@ -298,11 +298,11 @@ func TestEvents(t *testing.T) {
 		claim, sql    string
 		kind          verify.Kind
 		table, column string
-		folds         bool // the events still say what the rows should be, if wrongly
+		folds         bool // the events still define the rows, if wrongly
 	}{
 		{"an event that is gone", `DELETE FROM servo.run_events` + claimed, verify.Stream, "run_events", "version", false},
-		{"a version that is there twice", `INSERT INTO servo.run_events SELECT * FROM servo.run_events` + claimed, verify.Stream, "run_events", "version", false},
-		{"a position that is there twice", `UPDATE servo.run_events SET position = (SELECT min(position) FROM servo.run_events)` + claimed, verify.Stream, "run_events", "position", true},
+		{"a duplicate version", `INSERT INTO servo.run_events SELECT * FROM servo.run_events` + claimed, verify.Stream, "run_events", "version", false},
+		{"a duplicate position", `UPDATE servo.run_events SET position = (SELECT min(position) FROM servo.run_events)` + claimed, verify.Stream, "run_events", "position", true},
 		{"the first event of a run that is gone", `DELETE FROM servo.run_events` + created, verify.Stream, "run_events", "version", false},
 		{"the last event of a run that is gone", `DELETE FROM servo.run_events WHERE type = 'run.ended'`, verify.Differs, "runs", "state", false},
 		{"a type that is not known", `UPDATE servo.run_events SET type = 'task.dreamt'` + claimed, verify.Undecidable, "run_events", "type", false},

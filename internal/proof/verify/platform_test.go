@@ -89,7 +89,7 @@ func TestPlatformColumns(t *testing.T) {
 			requireFound(t, report, verify.Surplus, table, "")
 		} else {
 			d := requireFound(t, report, verify.Differs, table, column)
-			require.Contains(t, d.String(), "/", "it says whose")
+			require.Contains(t, d.String(), "/", "it names the tenant")
 		}
 		db.Exec(t, `DELETE FROM servo.`+table+`; INSERT INTO servo.`+table+` TABLE servo.kept; DROP TABLE servo.kept`)
 	}

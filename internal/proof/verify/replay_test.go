@@ -26,7 +26,7 @@ import (
 // update records histories of this version: go test ./internal/proof/verify -run TestRecord -update.
 // What is recorded is never written again. A later version of Servo records into a
 // directory of its own, beside those that it must still be able to read.
-var update = flag.Bool("update", false, "record the histories that are not there yet")
+var update = flag.Bool("update", false, "record the missing histories")
 
 const recorded = "testdata/histories/v1"
 

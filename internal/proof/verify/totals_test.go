@@ -32,7 +32,7 @@ func TestTotals(t *testing.T) {
 		{"a row of totals that is gone", `DELETE FROM servo.run_totals` + one, "ended"},
 		{"what was not merged, and is gone", `DELETE FROM servo.run_deltas WHERE ended > 0`, "ended"},
 		{"totals of another day", `UPDATE servo.run_totals SET day = day - 1` + one, "ended"},
-		{"totals of other labels", `UPDATE servo.run_totals SET labels = 'nobody'` + one, "ended"},
+		{"totals of other labels", `UPDATE servo.run_totals SET labels = 'missing'` + one, "ended"},
 		{"what was merged twice", `INSERT INTO servo.run_deltas (tenant_id, day, labels, ended, succeeded, failed, timed_out, cancelled, started, seconds, breached, breaches)
 			SELECT tenant_id, day, labels, 1, 1, 0, 0, 0, 0, 0, 0, 0 FROM servo.run_totals LIMIT 1`, "succeeded"},
 		{"a breach that was not counted", `UPDATE servo.run_totals SET breaches = 0; UPDATE servo.run_deltas SET breaches = 0`, "breaches"},
@@ -46,7 +46,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestBreaches spoils what the log says about promises.
+// TestBreaches corrupts the events about promises.
 func TestBreaches(t *testing.T) {
 	t.Parallel()
 	name := original(t)
@@ -55,7 +55,7 @@ func TestBreaches(t *testing.T) {
 
 	for _, c := range []struct{ claim, sql string }{
 		{
-			"a breach that nobody has recorded",
+			"a breach without an event",
 			`CREATE TABLE servo.kept AS SELECT e.run_id, e.version FROM servo.run_events e WHERE e.type = 'run.breached' AND e.run_id = ` + late + `;
 			DELETE FROM servo.run_events e USING servo.kept k WHERE e.run_id = k.run_id AND e.type = 'run.breached';
 			UPDATE servo.run_events e SET version = e.version - 1 FROM servo.kept k WHERE e.subject_id = k.run_id AND e.version > k.version;

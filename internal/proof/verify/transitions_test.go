@@ -13,7 +13,7 @@ import (
 )
 
 // The machines are written down twice: in package run from the side of commands, here from
-// the side of events. Each command in each state, with each kind of facts, says which
+// the side of events. Each command in each state, with each kind of facts, shows which
 // events really happen.
 
 func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRunEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 			require.Equal(t, happens[fmt.Sprintf("%s %s %v", state, body.EventType(), endOf(body))], verify.RunMay(state, body),
 				"%s %v in %s", body.EventType(), endOf(body), state)
 		}
-		require.Equal(t, state == run.RunPending || state == run.RunRunning, verify.RunMay(state, run.RunTasksAdded{}), "tasks are added to a run that goes on")
+		require.Equal(t, state == run.RunPending || state == run.RunRunning, verify.RunMay(state, run.RunTasksAdded{}), "tasks are added to a run that has not ended")
 		require.False(t, verify.RunMay(state, run.RunCreated{}), "a run is created once")
 		promised := run.Run{State: state, StartBy: time.Unix(1, 0)}
 		late, missed := promised.MissedStart(false, time.Unix(2, 0))

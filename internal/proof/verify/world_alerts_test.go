@@ -10,7 +10,7 @@ import (
 	"go.arco.dev/servo/internal/domain/alert"
 )
 
-// listen makes channels that hear of what follows, and one that was deleted.
+// listen makes channels that receive what follows, and one that was deleted.
 func (c *calendar) listen(t testing.TB) {
 	t.Helper()
 	meta := event.Meta{Actor: "ann"}
@@ -27,9 +27,9 @@ func (c *calendar) watch(t testing.TB) {
 	require.False(t, value(c.Watch(t.Context()))(t))
 }
 
-// told holds the history to what it is there for: alerts that are open and over, of a tenant and
+// requireAlerts requires a history with alerts that are open and resolved, of a tenant and
 // of the installation.
-func (w *world) told(t testing.TB) {
+func (w *world) requireAlerts(t testing.TB) {
 	t.Helper()
 	const installation = `tenant_id = '00000000-0000-0000-0000-000000000000'`
 	for _, some := range []string{

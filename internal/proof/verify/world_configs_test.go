@@ -60,7 +60,7 @@ func (c *calendar) change(name string) engine.ChangeConfig {
 	return engine.ChangeConfig{Tenant: c.owner, Config: c.ids[name], Reason: "holidays", Meta: event.Meta{Actor: "ann"}}
 }
 
-// fire decides about all that is due by now, and takes in what runs have told.
+// fire decides about all that is due by now, and processes the results of runs.
 func (c *calendar) fire(t testing.TB) (made int) {
 	t.Helper()
 	for more := true; more; {
@@ -131,7 +131,7 @@ func (w *world) scheduled(t testing.TB) {
 	c.watch(t)
 	c.outside(t)
 	w.shown(t)
-	w.told(t)
+	w.requireAlerts(t)
 }
 
 // shown holds the history to what it is there for.

@@ -28,7 +28,7 @@ func (c *calendar) subscribe(t testing.TB) {
 	require.NoError(t, c.DeleteSubscription(ctx, c.owner, "gone", meta))
 }
 
-// TestSubscriptions breaks subscriptions and their events: verify says what contradicts what.
+// TestSubscriptions breaks subscriptions and their events: verify reports each contradiction.
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
 	name := breakable(t, (*world).scheduled)

@@ -39,7 +39,7 @@ pipelines:
   - {name: fan, overlap: allow, select: [f/scan, f/join]}
 `
 
-// world is a database with an engine and a tenant, at a time that stands still.
+// world is a database with an engine and a tenant, with a stopped clock.
 type world struct {
 	*engine.Engine
 
@@ -271,9 +271,9 @@ func (w *world) live(t testing.TB) {
 	w.report(t, l, engine.Advance{Next: "page 3"})
 	_, err = w.Heartbeats(t.Context(), []engine.Heartbeat{{Key: l.TaskKey, Token: l.Token}})
 	require.NoError(t, err)
-	said := engine.Progress{Key: l.TaskKey, Token: l.Token}
-	said.Phase = "load"
-	_, err = w.Progress(t.Context(), []engine.Progress{said})
+	progress := engine.Progress{Key: l.TaskKey, Token: l.Token}
+	progress.Phase = "load"
+	_, err = w.Progress(t.Context(), []engine.Progress{progress})
 	require.NoError(t, err)
 	for range 3 {
 		w.trigger(t, "single")
@@ -377,7 +377,7 @@ END
 $$`
 
 // spoil changes a column of one row, if it can of one where the column is set. An id keeps
-// its first bytes, which say in which partition its row is.
+// its first bytes, which define in which partition its row is.
 const spoil = `
 CREATE FUNCTION servo.spoil(relation text, col text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE

@@ -216,7 +216,7 @@ func TestCallbacks(t *testing.T) {
 	}
 
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusFound} {
-		t.Run(http.StatusText(code)+" means that it is to be said again", func(t *testing.T) {
+		t.Run(http.StatusText(code)+" means that it is to be sent again", func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, time.Minute)
 			lease := b.lease(t).GetLease()
@@ -270,7 +270,7 @@ func TestCallbacks(t *testing.T) {
 		require.Equal(t, []string{"UNAVAILABLE", "", "UNAVAILABLE", ""}, got)
 		beats, err := b.client.Heartbeat(t.Context(), &servov1.HeartbeatRequest{Leases: []*servov1.HeartbeatItem{{Lease: bad.GetLease()}, {Lease: good.GetLease()}}})
 		require.NoError(t, err)
-		require.True(t, beats.GetLeases()[0].GetHeld(), "nobody has said otherwise")
+		require.True(t, beats.GetLeases()[0].GetHeld(), "no answer has revoked it")
 		require.False(t, beats.GetLeases()[0].GetShouldCancel())
 		require.True(t, beats.GetLeases()[1].GetShouldCancel())
 	})

@@ -20,13 +20,13 @@ import (
 	"go.arco.dev/servo/internal/domain/push"
 )
 
-// TestPython pushes a task to the example's worker, and hears of it at signed URLs.
+// TestPython pushes a task to the example's worker, and receives its reports at signed URLs.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	key, err := push.NewKey(rand.Reader, now.Add(-time.Hour))
 	require.NoError(t, err)
-	heard := make(chan string, 100)
+	bodies := make(chan string, 100)
 	callbacks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		c, refusal := push.VerifyCallback(r.Method, r.URL, push.Keyring{key}, time.Now())
@@ -35,7 +35,7 @@ func TestPython(t *testing.T) {
 			return
 		}
 		if c.Action == push.ActionStatus {
-			heard <- string(body)
+			bodies <- string(body)
 		}
 		_, _ = w.Write([]byte(`{"held":true}`))
 	}))
@@ -74,6 +74,6 @@ func TestPython(t *testing.T) {
 	}
 	require.Equal(t, http.StatusForbidden, post(bytes.Replace(raw, []byte("né"), []byte("ne"), 1)))
 	require.Equal(t, http.StatusAccepted, post(raw))
-	require.Regexp(t, `^{"start": ?{"instance": ?"[-0-9a-f]{36}"}}$`, <-heard)
-	require.JSONEq(t, `{"complete":{"status":"SUCCESS","result":{"né":2,"1":1}}}`, <-heard)
+	require.Regexp(t, `^{"start": ?{"instance": ?"[-0-9a-f]{36}"}}$`, <-bodies)
+	require.JSONEq(t, `{"complete":{"status":"SUCCESS","result":{"né":2,"1":1}}}`, <-bodies)
 }

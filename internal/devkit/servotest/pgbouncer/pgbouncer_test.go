@@ -11,7 +11,7 @@ import (
 )
 
 // TestTransactionMode: what a session would remember is gone with the transaction, or found by
-// somebody else. A test through a pooler that kept sessions would prove nothing.
+// another client. A test through a pooler that kept sessions would prove nothing.
 func TestTransactionMode(t *testing.T) {
 	t.Parallel()
 	url := pgbouncer.Start(t, servotest.DB(t).URL, 2)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// listener says where its server is and ends with a code for the signal it hears. A shell
+// listener reports where its server is and ends with a code for the signal it receives. A shell
 // with a trap would not do: a signal that its child gets between fork and exec is lost.
 func listener() {
 	signals := make(chan os.Signal, 1)
@@ -111,9 +111,9 @@ func TestWithPG(t *testing.T) {
 		t.Parallel()
 		self, err := os.Executable()
 		require.NoError(t, err)
-		for heard, want := range map[syscall.Signal]int{syscall.SIGTERM: 9, syscall.SIGINT: 11} {
+		for sent, want := range map[syscall.Signal]int{syscall.SIGTERM: 9, syscall.SIGINT: 11} {
 			s := begin(t, "--", "env", selfVariable+"=listener", self)
-			require.NoError(t, s.cmd.Process.Signal(heard))
+			require.NoError(t, s.cmd.Process.Signal(sent))
 			require.Equal(t, want, s.end(t))
 			require.NoDirExists(t, filepath.Dir(filepath.Dir(socketOf(t, s.line))))
 		}

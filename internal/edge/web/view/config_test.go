@@ -1,4 +1,4 @@
-package view //nolint:testpackage // how a day looks is nobody else's business
+package view //nolint:testpackage // formatting a day is internal
 
 import (
 	"testing"

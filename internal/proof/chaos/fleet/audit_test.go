@@ -53,7 +53,7 @@ func auditTriggers(sent []trigger, answered map[string]string, runs map[string]*
 	return wrong
 }
 
-// auditRun compares a run with what its DAG says and with what the workers wrote down.
+// auditRun compares a run with its DAG and with what the workers wrote down.
 func auditRun(h *history, s shape, e evidence) findings {
 	var wrong findings
 	if h.state != run.RunSucceeded {
@@ -67,7 +67,7 @@ func auditRun(h *history, s shape, e evidence) findings {
 			wrong.add("task %s (%s) has no place in it", id, task.place)
 		}
 		if _, twice := results[task.place]; twice {
-			wrong.add("%s is there twice", task.place)
+			wrong.add("%s exists twice", task.place)
 		}
 		found, result := auditTask(task, e)
 		wrong = append(wrong, found...)
@@ -124,17 +124,17 @@ func auditTask(s *story, e evidence) (findings, made) {
 	}
 	last := holding{s.id, len(attempts)}
 	if !slices.ContainsFunc(e.notes[last], func(n note) bool { return n.What == noteResult && n.Stamp == result.Stamp }) {
-		complain("its result was not made by %s: nobody has noted %s", last, result.Stamp)
+		complain("its result was not created by %s: no worker has noted %s", last, result.Stamp)
 	}
 	return wrong, result
 }
 
-// attempts is how each attempt of a task ended, as its events tell it, and its end.
+// attempts is how each attempt of a task ended, as its events record it, and its end.
 func (s *story) attempts(complain func(string, ...any)) (ends []string, final *run.TaskSucceeded) {
 	held := false
 	end := func(how string) {
 		if !held {
-			complain("%s although nobody holds it", how)
+			complain("%s without a lease", how)
 			return
 		}
 		held = false
@@ -169,7 +169,7 @@ func (s *story) attempts(complain func(string, ...any)) (ends []string, final *r
 	return ends, final
 }
 
-// endAs is how an attempt ends when this action of its worker is heard.
+// endAs is how an attempt ends when this action of its worker is accepted.
 func endAs(action string) []string {
 	switch action {
 	case actComplete:
@@ -186,7 +186,7 @@ func endAs(action string) []string {
 
 const servoNetworkError = "NETWORK_ERROR"
 
-// auditHolding compares how an attempt ended with what its worker was told.
+// auditHolding compares how an attempt ended with the answers to its worker.
 func auditHolding(how string, notes []note, orderly map[string]bool) findings {
 	var wrong findings
 	settled := false
@@ -198,12 +198,12 @@ func auditHolding(how string, notes []note, orderly map[string]bool) findings {
 		case n.Refused == "":
 			settled = true
 			if !slices.Contains(endAs(n.Action), how) {
-				wrong.add("%s was told that its %s was heard", n.who, n.Action)
+				wrong.add("%s got the answer that its %s was accepted", n.who, n.Action)
 			}
 		case n.Refused == string(fault.Stale):
 			settled = true
 			if ends(n.Action) && slices.Contains(endAs(n.Action), how) {
-				wrong.add("%s was told that its %s was too late", n.who, n.Action)
+				wrong.add("%s got the answer that its %s was too late", n.who, n.Action)
 			}
 		case n.Refused != string(fault.Unavailable):
 			wrong.add("%s was refused its %s as %s", n.who, n.Action, n.Refused)

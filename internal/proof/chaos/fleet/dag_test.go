@@ -17,7 +17,7 @@ type job int
 
 const (
 	plain job = iota
-	pages     // goes on from a cursor, page by page, and gives itself back in between
+	pages     // continues from a cursor, page by page, and yields in between
 	scan      // adds tasks that its downstreams wait for
 	join      // reads what the added tasks have made
 )
@@ -124,7 +124,7 @@ type expectation struct {
 	saw   []place
 }
 
-// expect computes the results of a run from its shape alone. Nodes stand after their
+// expect computes the results of a run from its shape alone. Nodes are listed after their
 // upstreams.
 func expect(s shape, key string) map[place]expectation {
 	all := map[place]expectation{}

@@ -36,7 +36,7 @@ const (
 	databaseCrash  faultKind = "database crashes" // stopped at once, started again after a while
 	lineCut        faultKind = "line cut"         // all connections of a server, and no new ones for a while
 	lineStalls     faultKind = "line stalls"      // nothing passes, nothing is lost
-	answersGetLost faultKind = "answers get lost" // what a server says, until the line is cut
+	answersGetLost faultKind = "answers get lost" // what a server answers, until the line is cut
 )
 
 // weighted are all kinds, each as often as it is likely.
@@ -144,8 +144,8 @@ func (w *world) apply(ctx context.Context, m mishap) error {
 		return w.exclusive(&line.busy, m, func() error { line.trouble(ctx, m); return nil })
 	case holderKilled:
 		holder, err := w.holder(ctx)
-		if err != nil || holder < 0 { // the database is away, or nobody admits at the moment
-			w.journal.add("%s is left out: nobody is known to admit", m)
+		if err != nil || holder < 0 { // the database does not answer, or no server admits at the moment
+			w.journal.add("%s is left out: no server is known to admit", m)
 			return nil
 		}
 		m.At = holder
@@ -180,7 +180,7 @@ func (w *world) exclusive(busy *sync.Mutex, m mishap, do func() error) error {
 	return err
 }
 
-// errNotCaught says that what was to happen in the next task did not, for want of one.
+// errNotCaught reports that a fault did not happen because there was no next task.
 var errNotCaught = errors.New("no task began")
 
 // afflict does something to a process, and starts it again if it has ended.
@@ -250,7 +250,7 @@ func (l *line) trouble(ctx context.Context, m mishap) {
 	}
 }
 
-// journal is what was done, for whoever has to understand a failure.
+// journal lists what was done, to understand a failure.
 type journal struct {
 	mu    sync.Mutex
 	lines []string

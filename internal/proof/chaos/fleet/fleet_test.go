@@ -35,7 +35,7 @@ const (
 // Deadlines for what is stuck; no measures of speed.
 const (
 	drainPatience = 4 * time.Minute // once nothing breaks any more
-	showPatience  = 2 * time.Minute // for what the schedule has not brought about
+	showPatience  = 2 * time.Minute // for what the schedule has not caused
 )
 
 func TestFleet(t *testing.T) {
@@ -59,7 +59,7 @@ func TestFleet(t *testing.T) {
 
 	begun := time.Now()
 	require.NoError(t, w.inflict(t.Context(), schedule(seed, total)))
-	shown := w.bringAbout(t, total > smokeTime)
+	shown := w.showMissing(t, total > smokeTime)
 	t.Logf("faults for %v", time.Since(begun).Round(time.Millisecond))
 	w.journal.add("no more faults")
 	enoughFaults()
@@ -97,7 +97,7 @@ func settings(t *testing.T) (total time.Duration, seed uint64) {
 // proof is how often that has happened without which the test would show nothing.
 type proof struct {
 	Refused     int // ends of attempts that came too late
-	Contested   int // those that came while somebody else was at the task
+	Contested   int // those that came while another worker had the task
 	Repeated    int // reports whose answer was lost
 	Expired     int // leases
 	Retried     int // attempts that failed
@@ -106,7 +106,7 @@ type proof struct {
 	DutyMoves   int // of admission, from one server to another
 }
 
-// missing are the faults that have not been inflicted, and those that would bring about what
+// missing are the faults that have not been inflicted, and those that would cause what
 // has not happened yet. A report during a later attempt is required of long runs only: recovery is so
 // quick that the later attempt has usually ended when a frozen worker reports.
 func (p proof) missing(inflicted map[string]int, long bool) []faultKind {
@@ -193,8 +193,8 @@ func contested(notes []note) int {
 	return count
 }
 
-// bringAbout goes on with faults until all that should be shown has happened.
-func (w *world) bringAbout(t *testing.T, long bool) proof {
+// showMissing continues with faults until all that should be shown has happened.
+func (w *world) showMissing(t *testing.T, long bool) proof {
 	t.Helper()
 	dice := rand.New(rand.NewPCG(w.seed, 1))
 	for until := time.Now().Add(showPatience); ; {
@@ -247,7 +247,7 @@ func (w *world) retire(t *testing.T) map[string]bool {
 	return orderly
 }
 
-// audit compares what the workers have written down with what the database says.
+// audit compares what the workers have written down with the database.
 func (w *world) audit(t *testing.T, sent *requests, orderly map[string]bool) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.url)
@@ -282,7 +282,7 @@ func (w *world) audit(t *testing.T, sent *requests, orderly map[string]bool) {
 			count["refused "+n.Action+" as "+n.Refused]++
 		}
 		if n.What == noteLost {
-			count["told by a heartbeat that a lease is lost"]++
+			count["notified by a heartbeat that a lease is lost"]++
 		}
 	}
 	t.Logf("faults %v", w.journal.inflicted())
@@ -301,7 +301,7 @@ func (h *history) count(to map[string]int) {
 	}
 }
 
-// auditLogs looks for what no process should ever have to say.
+// auditLogs looks for what no process should ever log.
 func (w *world) auditLogs(t *testing.T) {
 	t.Helper()
 	never := regexp.MustCompile(`(?m)^.*(DATA RACE|panic:|panicked|batch failed|rows instead of|something went wrong|a call failed).*$`)
@@ -311,12 +311,12 @@ func (w *world) auditLogs(t *testing.T) {
 		log, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, line := range never.FindAll(log, 5) {
-			t.Errorf("%s says:\n%s", filepath.Base(path), line)
+			t.Errorf("%s contains:\n%s", filepath.Base(path), line)
 		}
 	}
 }
 
-// explain tells what was done last if the test has failed.
+// explain prints what was done last if the test has failed.
 func (w *world) explain(t *testing.T) {
 	t.Helper()
 	if !t.Failed() {

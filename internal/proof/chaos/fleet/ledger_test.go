@@ -15,7 +15,7 @@ import (
 )
 
 // What a worker takes note of. The first are its own doings, noted before it does them; the
-// last what it was answered, noted before it goes on.
+// last what it was answered, noted before it continues.
 const (
 	noteBegin  = "begin"
 	noteResult = "result"
@@ -34,7 +34,7 @@ type note struct {
 	Stamp   string    `json:"stamp,omitempty"`  // of a result: there is no other with it
 	Action  string    `json:"action,omitempty"` // that was answered
 	Refused string    `json:"refused,omitempty"`
-	Repeat  bool      `json:"repeat,omitempty"` // the server had heard it before
+	Repeat  bool      `json:"repeat,omitempty"` // the server had received it before
 
 	who string // the life that wrote it, from the file's name
 }
@@ -93,7 +93,7 @@ func readLedgers(dir string) ([]note, error) {
 }
 
 // readLedger reads one. The last line of a killed process may be cut short: then the process
-// did not go on from it either.
+// did not continue from it either.
 func readLedger(path string) ([]note, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

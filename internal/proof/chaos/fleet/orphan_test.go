@@ -9,7 +9,7 @@ import (
 
 func TestOrphan(t *testing.T) {
 	t.Parallel()
-	// setup starts a worker that reaches nobody.
+	// setup starts a worker that reaches no server.
 	setup := func(t *testing.T) *process {
 		t.Helper()
 		dir := t.TempDir()

@@ -31,10 +31,10 @@ type process struct {
 	role func(name string) role // of the next life
 	dir  string                 // for logs
 
-	address string // of a server, as it said last; for tests in which servers are not started again
+	address string // of a server, as it reported last; for tests in which servers are not started again
 
-	// began and ended are told of each life, with what it said about itself.
-	began func(said string)
+	// began and ended are called for each life, with what it reported about itself.
+	began func(report string)
 	ended func()
 
 	busy sync.Mutex // one fault at a time
@@ -42,7 +42,7 @@ type process struct {
 	mu    sync.Mutex
 	life  *life
 	lives []*life
-	err   error // of lives that nobody has asked to end like that
+	err   error // of lives that were not asked to end like that
 }
 
 // life is one process.
@@ -50,7 +50,7 @@ type life struct {
 	name   string
 	cmd    *exec.Cmd
 	words  io.WriteCloser
-	heard  chan string   // what it said after it was ready
+	lines  chan string   // what it printed after it was ready
 	exited chan struct{} // closed when it is buried
 	asked  bool          // its end is ours; guarded by process.mu
 }
@@ -70,12 +70,12 @@ func (p *process) start() error {
 	p.life, p.lives = l, append(p.lives, l)
 	p.mu.Unlock()
 	impatience := time.AfterFunc(startPatience, func() { _ = l.cmd.Process.Kill() })
-	said := bufio.NewScanner(out)
-	ready := said.Scan() && strings.HasPrefix(said.Text(), wordReady)
+	output := bufio.NewScanner(out)
+	ready := output.Scan() && strings.HasPrefix(output.Text(), wordReady)
 	if ready && impatience.Stop() {
-		p.began(strings.TrimSpace(strings.TrimPrefix(said.Text(), wordReady)))
+		p.began(strings.TrimSpace(strings.TrimPrefix(output.Text(), wordReady)))
 	}
-	go p.attend(l, said)
+	go p.attend(l, output)
 	if !ready {
 		return fmt.Errorf("%s did not get ready: see its log", name)
 	}
@@ -96,12 +96,12 @@ func (p *process) spawn(name string) (*life, io.Reader, error) {
 		return nil, nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program) //nolint:noctx // it ends when the test says so
+	cmd := exec.Command(program) //nolint:noctx // it ends when the test ends it
 	cmd.Env = append(os.Environ(), roleVariable+"="+string(config), "GORACE=halt_on_error=1")
 	// In a group of its own: if the test dies, the kernel wakes stopped orphans with SIGHUP.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = log
-	l := &life{name: name, cmd: cmd, heard: make(chan string, 8), exited: make(chan struct{})}
+	l := &life{name: name, cmd: cmd, lines: make(chan string, 8), exited: make(chan struct{})}
 	if l.words, err = cmd.StdinPipe(); err != nil {
 		return nil, nil, err
 	}
@@ -112,13 +112,13 @@ func (p *process) spawn(name string) (*life, io.Reader, error) {
 	return l, out, cmd.Start()
 }
 
-// attend hears what a process says and buries it. Only an end that was asked for is a good
+// attend reads the output of a process and waits for its end. Only an end that was asked for is a good
 // one.
-func (p *process) attend(l *life, said *bufio.Scanner) {
-	for said.Scan() {
+func (p *process) attend(l *life, output *bufio.Scanner) {
+	for output.Scan() {
 		select {
-		case l.heard <- said.Text():
-		default: // nobody listens to that much
+		case l.lines <- output.Text():
+		default: // more output than the test reads
 		}
 	}
 	err := l.cmd.Wait()
@@ -138,7 +138,7 @@ func (p *process) current() *life {
 	return p.life
 }
 
-// failure is what lives have died of that nobody has asked to die.
+// failure is the error of lives that ended without being asked to.
 func (p *process) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *process) signal(s syscall.Signal) {
 	_ = p.current().cmd.Process.Signal(s) // it may have ended: attend has noted it
 }
 
-// expectEnd says that the end of the current life, which comes now, is ours.
+// expectEnd marks the end of the current life, which comes now, as intended.
 func (p *process) expectEnd() *life {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p *process) kill() {
 	<-l.exited
 }
 
-// retire asks the current life to end in good order, and says if it did not.
+// retire asks the current life to end in good order, and returns an error if it did not.
 func (p *process) retire(allowed ...int) error {
 	l := p.expectEnd()
 	_ = l.cmd.Process.Signal(syscall.SIGTERM)
@@ -182,7 +182,7 @@ func (p *process) awaitEnd(l *life, allowed ...int) error {
 }
 
 // lure asks a worker to do something in the task that comes next, and reports whether it does.
-// Without a task for a while it is told to behave.
+// Without a task for a while it is ordered to behave.
 func (p *process) lure(ctx context.Context, word string) (life *life, caught bool) {
 	l := p.current()
 	p.mu.Lock()
@@ -197,16 +197,16 @@ func (p *process) lure(ctx context.Context, word string) (life *life, caught boo
 	wait, cancel := context.WithTimeout(ctx, lurePatience)
 	defer cancel()
 	select {
-	case said := <-l.heard:
-		return l, said == wordCaught
+	case line := <-l.lines:
+		return l, line == wordCaught
 	case <-l.exited:
 		return l, false
 	case <-wait.Done():
 	}
 	_, _ = fmt.Fprintln(l.words, wordBehave)
 	select {
-	case said := <-l.heard:
-		return l, said == wordCaught
+	case line := <-l.lines:
+		return l, line == wordCaught
 	case <-l.exited:
 		return l, false
 	}

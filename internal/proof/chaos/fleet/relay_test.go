@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// relay is how everybody reaches one server: an address that stays when the server is
+// relay is how all clients reach one server: an address that stays when the server is
 // started again, and a line that can be cut, stall, or swallow the answers.
 type relay struct {
 	listener net.Listener
@@ -19,8 +19,8 @@ type relay struct {
 
 	mu     sync.Mutex
 	target string    // "" while there is no server
-	refuse bool      // nobody is let through
-	mute   bool      // what the server says is lost
+	refuse bool      // no connection is let through
+	mute   bool      // the server's answers are lost
 	resume time.Time // nothing passes before
 	links  map[*link]bool
 	lost   int64 // bytes of answers that were swallowed
@@ -86,7 +86,7 @@ func (r *relay) serve(client net.Conn) {
 	})
 	var dialer net.Dialer
 	server, err := dialer.DialContext(context.Background(), "tcp", target)
-	if err != nil { // there is nobody
+	if err != nil { // the server is down
 		_ = client.Close()
 		return
 	}
@@ -125,7 +125,7 @@ func (r *relay) pass(l *link, from io.Reader, to io.Writer, answers bool) {
 			}
 		})
 		if swallow {
-			continue // the connection is of no use any more: whoever mutes it cuts it
+			continue // the connection is of no use any more: muting it cuts it
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return

@@ -21,7 +21,7 @@ import (
 // roleVariable turns the test binary into a server or a worker; its value is a role.
 const roleVariable = "SERVO_FLEET_ROLE"
 
-// role is what a process is told.
+// role is the configuration of a process.
 type role struct {
 	Name     string   `json:"name"`               // of this life: a process that is started again has another
 	Database string   `json:"database,omitempty"` // of a server
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		log.Error("role", "error", err)
 		os.Exit(exitBroken)
 	}
-	// The second signal is nobody's: whoever does not end at the first is stuck.
+	// The second signal is not handled: a process that does not end at the first is stuck.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if r.Database != "" {
@@ -62,7 +62,7 @@ const (
 
 // Words between the test and its processes, one a line.
 const (
-	wordReady   = "ready"   // from a process: it works; a server says where
+	wordReady   = "ready"   // from a process: it works; a server adds its address
 	wordCaught  = "caught"  // from a worker: what it was asked to do in a task happens now
 	wordBehave  = "behave"  // to a worker: never mind
 	wordBehaved = "behaved" // from a worker: then not
@@ -73,17 +73,17 @@ const (
 	wordLeave  = "leave"  // be asked to end in the middle of it
 )
 
-// say tells the test something.
-func say(words ...any) {
+// announce sends a line to the test.
+func announce(words ...any) {
 	_, _ = fmt.Fprintln(os.Stdout, words...) // the test may be gone
 }
 
-// listen hears what the test says. When it says nothing any more it is gone, and the process
+// listen receives the lines of the test. At their end the test is gone, and the process
 // must not outlive it.
-func listen(log *slog.Logger, heard func(word string)) {
+func listen(log *slog.Logger, receive func(word string)) {
 	words := bufio.NewScanner(os.Stdin)
 	for words.Scan() {
-		heard(words.Text())
+		receive(words.Text())
 	}
 	log.Error("the test is gone")
 	os.Exit(exitOrphaned)
@@ -105,7 +105,7 @@ func serve(ctx context.Context, r role, log *slog.Logger) int {
 	if err != nil {
 		return exitGood // it was asked to end before it had begun
 	}
-	say(wordReady, d.GRPCAddr())
+	announce(wordReady, d.GRPCAddr())
 	select {
 	case <-ctx.Done():
 	case err = <-d.Failed():

@@ -96,14 +96,14 @@ func TestAudit(t *testing.T) {
 		found string
 	}{
 		"a run that failed":            {func(t *tale) { t.history.state = run.RunFailed }, "it is FAILED"},
-		"a task that is not there":     {func(t *tale) { delete(t.history.tasks, "t3") }, "chain/n3 is missing"},
-		"a task that nobody planned":   {func(t *tale) { t.history.tasks["t3"].place.Asset = "chain/x" }, "has no place in it"},
-		"a task that is there twice":   {func(t *tale) { t.history.tasks["t3"].place.Asset = "chain/n2" }, "is there twice"},
+		"a missing task":               {func(t *tale) { delete(t.history.tasks, "t3") }, "chain/n3 is missing"},
+		"a task that is not planned":   {func(t *tale) { t.history.tasks["t3"].place.Asset = "chain/x" }, "has no place in it"},
+		"a duplicate task":             {func(t *tale) { t.history.tasks["t3"].place.Asset = "chain/n2" }, "exists twice"},
 		"a task that did not end":      {func(t *tale) { s := t.history.tasks["t3"]; s.state, s.events = 0, s.events[:1] }, "in its row"},
 		"a wrong value":                {func(t *tale) { t.remake("t9", func(m *made) { m.Value = "x" }) }, `chain/n9 made "x"`},
 		"a lost upstream":              {func(t *tale) { t.remake("t9", func(m *made) { m.Saw = nil }) }, "saw 0 upstreams, not 1"},
 		"an upstream that is not true": {func(t *tale) { t.remake("t1", func(m *made) { m.Saw["chain/n0"] = "never" }) }, "saw never of chain/n0"},
-		"a result of another attempt":  {func(t *tale) { t.remake("t0", func(m *made) { m.Stamp = "never" }) }, "nobody has noted never"},
+		"a result of another attempt":  {func(t *tale) { t.remake("t0", func(m *made) { m.Stamp = "never" }) }, "no worker has noted never"},
 		"a row that is not its events": {func(t *tale) { t.history.tasks["t1"].result = encode(made{}) }, "in its row and"},
 		"a task that ended twice": {func(t *tale) {
 			s := t.history.tasks["t1"]
@@ -114,14 +114,14 @@ func TestAudit(t *testing.T) {
 			s.events = append([]event.Body{s.events[0]}, s.events[2:]...)
 		}, "attempt 2 comes while another holds it"},
 		"a claim that is not the next":    {func(t *tale) { t.history.tasks["t1"].events[0] = run.TaskClaimed{Attempt: 2} }, "attempt 2 is the claim number 1"},
-		"a late report that counted":      {func(t *tale) { t.notes[3].Refused = string(fault.Stale) }, "was told that its complete was too late"},
-		"an accepted report that did not": {func(t *tale) { t.notes[1].Refused = "" }, "was told that its complete was heard"},
+		"a late report that counted":      {func(t *tale) { t.notes[3].Refused = string(fault.Stale) }, "got the answer that its complete was too late"},
+		"an accepted report that did not": {func(t *tale) { t.notes[1].Refused = "" }, "got the answer that its complete was accepted"},
 		"a refusal without a reason":      {func(t *tale) { t.notes[1].Refused = string(fault.Internal) }, "was refused its complete as INTERNAL"},
 		"a result that was left unsaid":   {func(t *tale) { t.notes = t.notes[:len(t.notes)-1] }, "without an answer to its result"},
 		"two workers with one attempt": {func(t *tale) {
 			t.notes = append(t.notes, note{Task: "t1", Attempt: 1, What: noteResult, Stamp: "x", who: deadWorker})
 		}, "have both worked on it"},
-		"a cancel that nobody wanted": {func(t *tale) {
+		"a cancel that was not requested": {func(t *tale) {
 			s := t.history.tasks["t1"]
 			s.events = append([]event.Body{run.TaskCancelRequested{}}, s.events...)
 		}, "was not asked for"},
@@ -156,8 +156,8 @@ func TestContested(t *testing.T) {
 		want   int
 	}{
 		"a late end meets the next attempt":          {note{At: at(7), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete, Refused: "STALE"}, 1},
-		"an end before it meets nobody":              {note{At: at(4), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
-		"an end after it meets nobody":               {note{At: at(10), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
+		"an end before it meets no worker":           {note{At: at(4), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
+		"an end after it meets no worker":            {note{At: at(10), Task: "t", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
 		"an attempt does not meet itself":            {note{At: at(7), Task: "t", Attempt: 2, What: noteAnswer, Action: actComplete}, 0},
 		"what ends no attempt does not count":        {note{At: at(7), Task: "t", Attempt: 1, What: noteAnswer, Action: actOther}, 0},
 		"another task's attempts are of no interest": {note{At: at(7), Task: "u", Attempt: 1, What: noteAnswer, Action: actComplete}, 0},
@@ -174,8 +174,8 @@ func TestAuditTriggers(t *testing.T) {
 	tale := newTale()
 	second := *tale.history
 	second.id = "r2"
-	stranger := second
-	stranger.key = "x"
+	unrequested := second
+	unrequested.key = "x"
 	sent, answered := []trigger{tale.trigger}, map[string]string{"k": "r"}
 
 	for claim, c := range map[string]struct {
@@ -186,7 +186,7 @@ func TestAuditTriggers(t *testing.T) {
 		"it finds a trigger without a run":           {nil, "has 0 runs"},
 		"it finds a trigger with two runs":           {map[string]*history{"r": tale.history, "r2": &second}, "has 2 runs"},
 		"it finds a run that is not the answer":      {map[string]*history{"r2": &second}, "was answered with run r and has r2"},
-		"it finds a run that nobody wanted":          {map[string]*history{"r": tale.history, "r2": &stranger}, "was never asked for"},
+		"it finds a run that was not requested":      {map[string]*history{"r": tale.history, "r2": &unrequested}, "was never asked for"},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			t.Parallel()

@@ -133,7 +133,7 @@ func newSilentWorld(t *testing.T, seed uint64) *world {
 			role:  func(name string) role { return role{Name: name, Database: w.url, Defaults: true} },
 			ended: func() {},
 		}
-		p.began = func(said string) { p.address = said }
+		p.began = func(address string) { p.address = address }
 		w.servers = append(w.servers, p)
 		t.Cleanup(p.end)
 		require.NoError(t, p.start())

@@ -13,7 +13,7 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 )
 
-// trigger is one request for a run: whoever sends it, and however often, means the same one.
+// trigger is one request for a run: any process that sends it, however often, means the same one.
 type trigger struct {
 	key    string
 	tenant string
@@ -71,7 +71,7 @@ func (w *world) load(ctx, calls context.Context) *requests {
 	return r
 }
 
-// openRuns is how many runs have not ended; none if the database cannot say.
+// openRuns is how many runs have not ended; none if the database does not answer.
 func (w *world) openRuns(ctx context.Context) int {
 	open := 0
 	if err := w.query(ctx, `SELECT count(*) FROM servo.runs WHERE state < 10`, &open); err != nil {
@@ -80,7 +80,7 @@ func (w *world) openRuns(ctx context.Context) int {
 	return open
 }
 
-// tryTime is how long one try may take. A server that is stopped answers nobody.
+// tryTime is how long one try may take. A server that is stopped does not answer.
 const tryTime = 4 * time.Second
 
 // send sends a trigger until it is answered.

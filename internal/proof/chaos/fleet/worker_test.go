@@ -38,7 +38,7 @@ func work(ctx context.Context, r role, log *slog.Logger) int {
 	}
 	h := &hands{name: r.Name, ledger: l, log: log, leases: map[string]holding{}}
 	h.lure.Store("")
-	go listen(log, h.hear)
+	go listen(log, h.receive)
 	conn, hangUp, err := dial(r, log, h.observe)
 	if err != nil {
 		log.Error("connection", "error", err)
@@ -53,7 +53,7 @@ func work(ctx context.Context, r role, log *slog.Logger) int {
 		}
 	}
 	servo.Asset(w, partKey, h.asset(node{key: partKey}))
-	say(wordReady)
+	announce(wordReady)
 	err = errors.Join(w.Run(ctx), hangUp())
 	if err == nil {
 		return exitGood
@@ -115,28 +115,28 @@ type hands struct {
 	leases map[string]holding
 }
 
-func (h *hands) hear(word string) {
+func (h *hands) receive(word string) {
 	if word != wordBehave {
 		h.lure.Store(word)
 		return
 	}
 	if h.lure.Swap("") != "" {
-		say(wordBehaved) // else a task has caught it, and says so
+		announce(wordBehaved) // else a task has caught it, and reports so
 	}
 }
 
-// caught reports whether a task should do one of these now. It tells the test, once.
+// caught reports whether a task should do one of these now. It notifies the test, once.
 func (h *hands) caught(words ...string) string {
 	for _, word := range words {
 		if h.lure.CompareAndSwap(word, "") {
-			say(wordCaught)
+			announce(wordCaught)
 			return word
 		}
 	}
 	return ""
 }
 
-// note writes into the ledger. Without it the process must not go on.
+// note writes into the ledger. Without it the process must not continue.
 func (h *hands) note(n note) {
 	if err := h.ledger.write(n); err != nil {
 		h.log.Error("ledger", "error", err)
@@ -150,7 +150,7 @@ func (h *hands) asset(n node) func(context.Context, *servo.Task, params) (made, 
 		of := place{task.Asset, task.Partition}
 		log := func(what, stamp string) { h.note(note{Task: task.ID, Attempt: task.Attempt, What: what, Stamp: stamp}) }
 		log(noteBegin, "")
-		h.standBy(ctx, task)
+		h.awaitFrozen(ctx, task)
 		if h.caught(wordLeave) != "" {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 			<-ctx.Done()
@@ -172,7 +172,7 @@ func (h *hands) asset(n node) func(context.Context, *servo.Task, params) (made, 
 		switch h.caught(wordFreeze, wordDie) {
 		case wordFreeze:
 			h.leaveMark(task.ID)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // returns when somebody lets it go on
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // returns when the test sends SIGCONT
 		case wordDie:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
@@ -192,13 +192,13 @@ func (h *hands) leaveMark(task string) {
 	}
 }
 
-// standByFor is how long the next attempt waits for the frozen one at most.
-const standByFor = 6 * time.Second
+// frozenPatience is how long the next attempt waits for the frozen one at most.
+const frozenPatience = 6 * time.Second
 
-// standBy keeps an attempt at its task until the frozen worker of the one before has come
-// back and was answered: its late report then meets a task that somebody else holds.
-func (h *hands) standBy(ctx context.Context, task *servo.Task) {
-	ctx, cancel := context.WithTimeout(ctx, standByFor)
+// awaitFrozen keeps an attempt at its task until the frozen worker of the one before has come
+// back and was answered: its late report then meets a task that another worker holds.
+func (h *hands) awaitFrozen(ctx context.Context, task *servo.Task) {
+	ctx, cancel := context.WithTimeout(ctx, frozenPatience)
 	defer cancel()
 	for task.Attempt > 1 && ctx.Err() == nil {
 		if _, err := os.Stat(h.mark(task.ID)); err != nil {

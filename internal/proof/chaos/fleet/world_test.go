@@ -73,7 +73,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		p := &process{
 			name: fmt.Sprintf("s%d", i), dir: w.dir,
 			role:  func(name string) role { return role{Name: name, Database: w.url} },
-			began: func(said string) { l.set(func() { l.target = said }) },
+			began: func(address string) { l.set(func() { l.target = address }) },
 			ended: func() { l.set(func() { l.target = "" }) },
 		}
 		w.servers = append(w.servers, p)
@@ -181,7 +181,7 @@ func (w *world) watchDuty(ctx context.Context) {
 	for ; ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
 		holder, err := w.holder(ctx)
 		if err != nil || holder < 0 {
-			continue // PostgreSQL is down, or nobody does
+			continue // PostgreSQL is down, or no server does
 		}
 		w.mu.Lock()
 		if len(w.holders) == 0 || w.holders[len(w.holders)-1] != holder {

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serverConfig is what a server process is told.
+// serverConfig is the configuration of a server process.
 type serverConfig struct {
 	Name     string
 	Database string
@@ -95,12 +95,12 @@ func work(ctx context.Context, e *engine.Engine, name string) {
 				reports[i].Action = engine.Yield{}
 			}
 		}
-		_, _ = e.Report(ctx, reports) // what is not heard comes back when its lease expires
+		_, _ = e.Report(ctx, reports) // what is not accepted comes back when its lease expires
 	}
 }
 
-// countSQL makes the database look each time that tasks are queued, in the transaction that
-// queues them: nobody can slip between two looks.
+// countSQL makes the database count each time that tasks are queued, in the transaction that
+// queues them: no task can slip between two counts.
 const countSQL = `
 	CREATE TABLE public.seen (at timestamptz DEFAULT clock_timestamp(), n integer);
 	CREATE FUNCTION public.count_in_flight() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -114,7 +114,7 @@ const countSQL = `
 	CREATE TRIGGER count_in_flight AFTER INSERT ON servo.pool_q REFERENCING NEW TABLE AS queued
 		FOR EACH STATEMENT EXECUTE FUNCTION public.count_in_flight();`
 
-// TestQuotaRace: a limit of 100, never 101, whoever is killed and when.
+// TestQuotaRace: a limit of 100, never 101, whichever server is killed and when.
 func TestQuotaRace(t *testing.T) {
 	t.Parallel()
 	db := servotest.DB(t)
@@ -203,7 +203,7 @@ func torment(t *testing.T, cast *lives.Cast, db *servotest.Database) (takeovers 
 	return takeovers, longest
 }
 
-// pause lets the servers go on for a moment.
+// pause lets the servers run for a moment.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(50 * time.Millisecond):

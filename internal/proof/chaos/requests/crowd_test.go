@@ -47,7 +47,7 @@ const (
 
 var crowdRequests = int64(servotest.Size(3_000, 10_000))
 
-// own is a name that says whose it is. Everything that a tenant has carries one.
+// own is a name that contains its tenant's. Everything that a tenant has carries one.
 var own = regexp.MustCompile(`zz\d\d`)
 
 func crowdName(i int) string { return fmt.Sprintf("zz%02d", i) }
@@ -96,34 +96,34 @@ func (c *crowd) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Tr
 // TraceQueryEnd implements pgx.QueryTracer.
 func (c *crowd) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// released looks at a connection that is given back: it must be nobody's.
+// released looks at a connection that is given back: it must have no role and tenant.
 func (c *crowd) released(conn *pgx.Conn) bool {
 	c.returns.Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if status := conn.PgConn().TxStatus(); status != 'I' {
-		return c.tell("a connection came back inside of a transaction (%c)", status)
+		return c.report("a connection came back inside of a transaction (%c)", status)
 	}
 	var user, session, role, of string
 	err := conn.QueryRow(ctx, `SELECT current_user::text, session_user::text, current_setting('role'), coalesce(current_setting('servo.tenant', true), '')`,
 		pgx.QueryExecModeSimpleProtocol).Scan(&user, &session, &role, &of)
 	switch {
 	case err != nil:
-		return c.tell("a connection came back broken: %v", err)
+		return c.report("a connection came back broken: %v", err)
 	case user != session || role != "none" || of != "":
-		return c.tell("a connection came back as %s, role %s, of tenant %q", user, role, of)
+		return c.report("a connection came back as %s, role %s, of tenant %q", user, role, of)
 	}
 	return true
 }
 
-func (c *crowd) tell(format string, args ...any) bool {
+func (c *crowd) report(format string, args ...any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 	return false
 }
 
-// fragile makes calls that say so panic: before their handler, after it, or at a statement.
+// fragile makes calls that request it panic: before their handler, after it, or at a statement.
 func fragile(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	asked := metadata.ValueFromIncomingContext(ctx, "x-panic")
 	if len(asked) == 0 {
@@ -250,7 +250,7 @@ func (c *crowd) call(ctx context.Context, r *rand.Rand, me, other int) (answer p
 	return answer, err, foreign
 }
 
-// one makes a call and says what is wrong with its answer.
+// one makes a call and returns what is wrong with its answer.
 func (c *crowd) one(ctx context.Context, r *rand.Rand) error {
 	me := r.IntN(crowdTenants)
 	other := (me + 1 + r.IntN(crowdTenants-1)) % crowdTenants
@@ -283,14 +283,14 @@ func (c *crowd) one(ctx context.Context, r *rand.Rand) error {
 	}
 	for _, found := range own.FindAllString(string(text), -1) {
 		if found != crowdName(me) {
-			return fmt.Errorf("%s was told of %s: %s", crowdName(me), found, text)
+			return fmt.Errorf("%s received %s: %s", crowdName(me), found, text)
 		}
 	}
 	return nil
 }
 
 // TestInterleavedTenants: many tenants on few connections, some of whose calls are given up or
-// panic in the middle. Each sees its own rows, and a connection that is given back is nobody's.
+// panic in the middle. Each sees its own rows, and a connection that is given back has no role and tenant.
 func TestInterleavedTenants(t *testing.T) {
 	t.Parallel()
 	c := setupCrowd(t)

@@ -329,7 +329,7 @@ func (g *generator) query(to route) string {
 	return strings.Join(parts, "&")
 }
 
-// headers says who asks, and now and then something odd.
+// headers authenticate the caller, and now and then contain something odd.
 func (g *generator) headers(out *request, keys map[string]string) {
 	key := keys["platform"]
 	switch n := g.IntN(100); {

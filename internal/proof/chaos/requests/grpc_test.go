@@ -44,7 +44,7 @@ func (s *storm) grpc(t *testing.T) func(ctx context.Context, number int) error {
 		method := all[number%len(all)]
 		g.wild, g.dense = []float64{0, 0.02, 0.1}[g.IntN(3)], []float64{0.05, 0.2, 0.5}[g.IntN(3)]
 		message := dynamicpb.NewMessage(method.Input())
-		for range 100 { // until it is one: JSON says more than messages can
+		for range 100 { // until it is one: JSON can express more than messages
 			if proto.Reset(message); (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(g.message(method.Input(), nil, 0)), message) == nil {
 				break
 			}
@@ -117,7 +117,7 @@ func ascii(text string) string {
 	}, text)
 }
 
-// judgeStatus says what is wrong with the end of a call.
+// judgeStatus returns what is wrong with the end of a call.
 func judgeStatus(err error) error {
 	st := status.Convert(err)
 	ours := []codes.Code{codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.DeadlineExceeded, codes.Unimplemented}

@@ -44,7 +44,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestGeneratedRequests sends what nobody would think of, over REST and then over gRPC.
+// TestGeneratedRequests sends random valid and invalid requests, over REST and then over gRPC.
 func TestGeneratedRequests(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	seed := setting(t, "SERVO_REQUESTS_SEED", uint64(time.Now().UnixNano()))
 	n := int(setting(t, "SERVO_REQUESTS", restRequests))
@@ -67,7 +67,7 @@ func TestGeneratedRequests(t *testing.T) { //nolint:paralleltest // it measures 
 
 	t.Logf("%d answers: %v; heap %d MiB after a quarter, %d MiB at the end", s.count.Load(), s.statuses, before>>20, after>>20)
 	s.slowest(t)
-	require.Empty(t, w.heard.errors(), "the server's log has errors or panics")
+	require.Empty(t, w.log.errors(), "the server's log has errors or panics")
 	require.Less(t, after, before+mostGrowth, "the server holds on to requests")
 	for _, r := range s.routes {
 		require.NotEmpty(t, s.answered[r.method+" "+r.template], "nothing was sent to %s %s", r.method, r.template)
@@ -166,7 +166,7 @@ func (s *storm) try(ctx context.Context, one request) (sent bool, err error) {
 	}
 	defer res.Body.Close()
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		cancel() // it goes on for as long as somebody reads
+		cancel() // it lasts for as long as the client reads
 		s.note(one.route, res.StatusCode, 0)
 		return true, nil
 	}
@@ -194,7 +194,7 @@ func (s *storm) note(to route, status int, took time.Duration) {
 	s.spent[name] += took
 }
 
-// judge says what is wrong with an answer.
+// judge returns what is wrong with an answer.
 func (s *storm) judge(one request, res *http.Response, data []byte) error {
 	for name := range res.Header {
 		if strings.HasPrefix(name, "Access-Control-") {

@@ -35,8 +35,8 @@ type world struct {
 	*servertest.Server
 
 	keys  map[string]string   // by role
-	known map[string][]string // what exists, by the name of the field that says so
-	heard *listener
+	known map[string][]string // what exists, by the name of the field that refers to it
+	log   *listener
 }
 
 func newWorld(t *testing.T) *world {
@@ -46,10 +46,10 @@ func newWorld(t *testing.T) *world {
 	_, secret, err := e.Bootstrap(t.Context(), "ops", false, event.Meta{})
 	require.NoError(t, err)
 	e.Stop()
-	heard := &listener{}
-	grpclog.SetLoggerV2(heard.ownLog()) // before anything of gRPC's is used
-	w := &world{heard: heard, keys: map[string]string{"platform": secret.Text()}}
-	w.Server = servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Logger: slog.New(w.heard)})
+	log := &listener{}
+	grpclog.SetLoggerV2(log.ownLog()) // before anything of gRPC's is used
+	w := &world{log: log, keys: map[string]string{"platform": secret.Text()}}
+	w.Server = servertest.StartKeyed(t, daemon.Config{DatabaseURL: db.URL, Logger: slog.New(w.log)})
 	w.known = map[string][]string{
 		"tenant": {"acme", "acme", "acme", "acme", "brick"}, "workspace": {"default"}, "pipeline": {"daily", "daily", "locked"}, "config": {"nightly", "hourly", "weekly", "made-1"},
 		"name": {"nightly", "hourly", "weekly", "daily", "fetch", "made-1", "early"}, "pool": {"default", "fetch", "push"}, "pools": {"default", "fetch"}, "worker_id": {"w1", "w2"},
@@ -134,10 +134,10 @@ func (w *world) call(t *testing.T, method, path, body string) map[string]any {
 	return doc
 }
 
-// listener hears what the server logs, and keeps what should not be there.
+// listener receives what the server logs, and keeps errors and panics.
 type listener struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	lines []string
 }
 
 func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
@@ -152,11 +152,11 @@ func (l *listener) Handle(_ context.Context, record slog.Record) error {
 	record.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said = append(l.said, text)
+	l.lines = append(l.lines, text)
 	return nil
 }
 
-// ownLog is what the libraries of gRPC log, past the server's log: anybody could write there.
+// ownLog is what the libraries of gRPC log, past the server's log: any text may be in it.
 func (l *listener) ownLog() grpclog.LoggerV2 {
 	return grpclog.NewLoggerV2(io.Discard, io.Discard, l)
 }
@@ -165,15 +165,15 @@ func (l *listener) ownLog() grpclog.LoggerV2 {
 func (l *listener) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said = append(l.said, string(line))
+	l.lines = append(l.lines, string(line))
 	return len(line), nil
 }
 
-// errors is what was said so far.
+// errors returns the lines so far.
 func (l *listener) errors() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.said
+	return l.lines
 }
 
 // types are the types of problems that docs/errors.md has, each with its statuses.

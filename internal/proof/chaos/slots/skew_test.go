@@ -47,7 +47,7 @@ func readWallOffset() int64 {
 `
 
 // wrongClocks builds the real server with another time.Now: the wall clock of the machine and the
-// offset that the environment says. The product has no such thing.
+// offset from the environment. The product has no such thing.
 func wrongClocks(t *testing.T) (program string) {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
@@ -56,7 +56,7 @@ func wrongClocks(t *testing.T) (program string) {
 	text, err := os.ReadFile(file) //nolint:gosec // of Go itself
 	require.NoError(t, err)
 	const before, after = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += wallOffset\n"
-	require.Equal(t, 1, strings.Count(string(text), before), "time.Now of this Go is written differently: let the test say how its wall clock is read")
+	require.Equal(t, 1, strings.Count(string(text), before), "time.Now of this Go is written differently: adapt how the test reads its wall clock")
 	dir := t.TempDir()
 	replace := map[string]string{}
 	for name, content := range map[string]string{
@@ -115,7 +115,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// clock is what the server itself believes, by the date of its answer, once it is ready.
+// clock is the server's own time, by the date of its answer, once it is ready.
 func (r *replica) clock(ctx context.Context) (time.Time, error) {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.web+"/readyz", http.NoBody)
@@ -137,7 +137,7 @@ func (r *replica) clock(ctx context.Context) (time.Time, error) {
 }
 
 // TestWrongClocks: servers whose own clocks are an hour ahead, an hour behind and half a minute
-// ahead fire the same slots at the same time as one whose clock is right, and say the same.
+// ahead fire the same slots at the same time as one whose clock is right, and report the same.
 func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	program := wrongClocks(t)
@@ -188,7 +188,7 @@ func TestWrongClocks(t *testing.T) {
 	require.Zero(t, db.Count(t, `SELECT count(*) FROM servo.runs WHERE created_at < $1 OR created_at > $2 OR id < servo.uuid_floor($1::timestamptz - interval '1 millisecond') OR id > servo.uuid_floor($2::timestamptz + interval '1 second')`, begin, end))
 	require.Zero(t, db.Count(t, `SELECT count(*) FROM servo.run_events WHERE recorded_at < $1 OR recorded_at > $2`, begin, end))
 	require.Zero(t, db.Count(t, `SELECT count(*) FROM (SELECT config_id, slot_at FROM servo.runs GROUP BY 1, 2 HAVING count(*) > 1) AS twice`))
-	require.Zero(t, db.Count(t, `SELECT count(*) FROM servo.slot_ranges`), "nobody has missed any")
+	require.Zero(t, db.Count(t, `SELECT count(*) FROM servo.slot_ranges`), "no slot was missed")
 	requireNoHoles(t, db, owner)
 	verifytest.Clean(t, db)
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serverConfig is what a server process is told.
+// serverConfig is the configuration of a server process.
 type serverConfig struct {
 	Name     string
 	Database string

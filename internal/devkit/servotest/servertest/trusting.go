@@ -12,20 +12,20 @@ import (
 	"go.arco.dev/servo/internal/edge/oidc"
 )
 
-// StartBelieving starts a server that requires keys and accepts the tokens of an issuer: members of
+// StartTrusting starts a server that requires keys and accepts the tokens of an issuer: members of
 // a group have its grant.
-func StartBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant) *Server {
+func StartTrusting(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant) *Server {
 	t.Helper()
-	return startBelieving(t, from, groups, nil)
+	return startTrusting(t, from, groups, nil)
 }
 
-// StartLogin is StartBelieving for one whose pages lead to the issuer, called label, and back.
+// StartLogin is StartTrusting for one whose pages lead to the issuer, called label, and back.
 func StartLogin(t testing.TB, from *issuer.Issuer, label string, groups map[string]access.Grant) *Server {
 	t.Helper()
-	return startBelieving(t, from, groups, &oidc.Login{ClientID: issuer.Audience, Scopes: []string{"openid"}, Label: label})
+	return startTrusting(t, from, groups, &oidc.Login{ClientID: issuer.Audience, Scopes: []string{"openid"}, Label: label})
 }
 
-func startBelieving(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant, login *oidc.Login) *Server {
+func startTrusting(t testing.TB, from *issuer.Issuer, groups map[string]access.Grant, login *oidc.Login) *Server {
 	t.Helper()
 	one := oidc.Issuer{URL: from.URL, Audiences: []string{issuer.Audience}, Algorithms: []string{"RS256", "ES256"}, Subject: "sub", Login: login}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
