@@ -193,7 +193,7 @@ func TestPauseDispatch(t *testing.T) {
 			// the next round begins with nothing held and nothing queued
 			tr.drain(t, succeed)
 			tr.forward(t, time.Hour)
-			require.NoError(t, expireAll(t.Context(), tr.servers[0], 1000))
+			require.NoError(t, untilIdle(t.Context(), tr.servers[0].Expire, 1000))
 			tr.drain(t, succeed)
 		})
 	})

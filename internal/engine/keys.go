@@ -33,18 +33,7 @@ func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta e
 		return push.Key{}, err
 	}
 	var made push.Key
-	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.LockSigningKeys(ctx); err != nil {
-			return err
-		}
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		before, err := tx.SigningKeys(ctx)
-		if err != nil {
-			return err
-		}
+	err := e.withKeys(ctx, func(ctx context.Context, tx *store.Tx, now time.Time, before []store.SigningKey) error {
 		for _, k := range before {
 			if overlap == 0 || !k.ExpiresAt.IsZero() || !k.RevokedAt.IsZero() {
 				continue
@@ -58,6 +47,7 @@ func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta e
 				return err
 			}
 		}
+		var err error
 		made, err = insertKey(ctx, tx, now, now.Add(lead), rand.Reader, meta)
 		return err
 	})
@@ -66,6 +56,24 @@ func (e *Engine) newKey(ctx context.Context, lead, overlap time.Duration, meta e
 	}
 	store.AfterCommit(ctx, e.keys.forget)
 	return made, nil
+}
+
+// withKeys runs a change of signing keys in a transaction that has locked them.
+func (e *Engine) withKeys(ctx context.Context, change func(context.Context, *store.Tx, time.Time, []store.SigningKey) error) error {
+	return e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.LockSigningKeys(ctx); err != nil {
+			return err
+		}
+		now, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		keys, err := tx.SigningKeys(ctx)
+		if err != nil {
+			return err
+		}
+		return change(ctx, tx, now, keys)
+	})
 }
 
 // firstKey creates a key if no key could sign, now or later.
@@ -105,18 +113,7 @@ func (e *Engine) RevokeKey(ctx context.Context, keyID, reason string, meta event
 		return store.SigningKey{}, err
 	}
 	var revoked store.SigningKey
-	err := e.store.Engine(ctx, func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.LockSigningKeys(ctx); err != nil {
-			return err
-		}
-		now, err := tx.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		keys, err := tx.SigningKeys(ctx)
-		if err != nil {
-			return err
-		}
+	err := e.withKeys(ctx, func(ctx context.Context, tx *store.Tx, now time.Time, keys []store.SigningKey) error {
 		for _, k := range keys {
 			if k.ID != keyID {
 				continue

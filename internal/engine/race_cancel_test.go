@@ -9,24 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
 )
-
-// retryAll makes ready what is due until nothing is, as a reaper would.
-func retryAll(ctx context.Context, server *engine.Engine, most int) error {
-	for {
-		looked, err := server.RetryDue(ctx, most)
-		if err != nil && store.Diagnose(err) == store.Collided {
-			continue
-		}
-		if err != nil || looked == 0 {
-			return err
-		}
-	}
-}
 
 func TestRaceCancelRetryDue(t *testing.T) {
 	t.Parallel()
@@ -43,7 +31,7 @@ func TestRaceCancelRetryDue(t *testing.T) {
 				_, errs[i] = server.CancelRun(t.Context(), engine.Cancel{Tenant: keys[i].Tenant, Run: keys[i].Run})
 				return
 			}
-			errs[i] = retryAll(t.Context(), server, 10)
+			errs[i] = untilIdle(t.Context(), server.RetryDue, 10)
 		})
 		requireNone(t, errs)
 		for _, r := range tr.rows(t, keys) {
@@ -51,32 +39,13 @@ func TestRaceCancelRetryDue(t *testing.T) {
 			require.EqualValues(t, 1, r.Cancelled)
 		}
 		require.Zero(t, tr.admit(t), "nothing is ready any more")
-		tr.whoMoved(t, leases, wins, "retry due")
+		tr.countWinners(t, leases, wins, "retry due", func(body event.Body) bool {
+			_, readied := body.(run.TaskReadied)
+			_, started := body.(run.TaskStarted)
+			return readied || started
+		})
 	})
 	tr.requireRaces(t, wins, "cancel", "retry due")
-}
-
-// whoMoved looks whether each task was readied after its attempt, before the cancel came.
-func (tr *track) whoMoved(t testing.TB, leases []engine.Lease, wins score, mover string) {
-	t.Helper()
-	keys := make([]store.TaskKey, len(leases))
-	for i, l := range leases {
-		keys[i] = l.TaskKey
-	}
-	require.NoError(t, tr.db.Engine(t.Context(), func(ctx context.Context, tx *store.Tx) error {
-		streams, err := tx.TaskEvents(ctx, keys)
-		for _, key := range keys {
-			winner := "cancel"
-			for _, e := range streams[key] {
-				switch e.Body.(type) {
-				case run.TaskReadied, run.TaskStarted:
-					winner = mover
-				}
-			}
-			wins[winner]++
-		}
-		return err
-	}))
 }
 
 func TestRaceCancelStart(t *testing.T) {
@@ -178,7 +147,7 @@ func TestRaceCancelEverything(t *testing.T) {
 		}
 		require.Empty(t, mob.wrong)
 		tr.forward(t, 2*time.Hour)
-		require.NoError(t, expireAll(t.Context(), tr.servers[0], 1000))
+		require.NoError(t, untilIdle(t.Context(), tr.servers[0].Expire, 1000))
 		for _, r := range tr.rows(t, keys) {
 			require.True(t, r.State.Terminal(), "%s with %d tasks left", r.State, r.Remaining)
 			seen[r.State.String()]++
@@ -215,9 +184,9 @@ func (m *mob) act(t testing.TB) func(server *engine.Engine, i int) {
 			m.leases = append(m.leases, claimed...)
 			m.mu.Unlock()
 		case 3:
-			err = expireAll(ctx, server, 7)
+			err = untilIdle(ctx, server.Expire, 7)
 		case 4:
-			err = retryAll(ctx, server, 7)
+			err = untilIdle(ctx, server.RetryDue, 7)
 		default:
 			err = m.report(ctx, server)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
@@ -308,10 +309,10 @@ func TestRaceCancelClaim(t *testing.T) {
 	tr.requireRaces(t, wins, "cancel", "claim")
 }
 
-// expireAll expires until nothing is due, as a reaper would. Two reapers may collide.
-func expireAll(ctx context.Context, server *engine.Engine, most int) error {
+// untilIdle repeats a step of the reaper until nothing is due. Two reapers may collide.
+func untilIdle(ctx context.Context, step func(ctx context.Context, most int) (int, error), most int) error {
 	for {
-		looked, err := server.Expire(ctx, most)
+		looked, err := step(ctx, most)
 		if err != nil && store.Diagnose(err) == store.Collided {
 			continue
 		}
@@ -335,22 +336,26 @@ func TestRaceCancelExpire(t *testing.T) {
 				_, errs[i] = server.CancelRun(t.Context(), engine.Cancel{Tenant: keys[i].Tenant, Run: keys[i].Run})
 				return
 			}
-			errs[i] = expireAll(t.Context(), server, 10)
+			errs[i] = untilIdle(t.Context(), server.Expire, 10)
 		})
 		requireNone(t, errs)
-		require.NoError(t, expireAll(t.Context(), tr.servers[0], 1000), "what was not yet due for a cancelled run")
+		require.NoError(t, untilIdle(t.Context(), tr.servers[0].Expire, 1000), "what was not yet due for a cancelled run")
 		for _, r := range tr.rows(t, keys) {
 			require.Equal(t, run.RunCancelled, r.State)
 			require.Equal(t, r.Total, r.Cancelled)
 		}
-		tr.whoEnded(t, leases, wins)
+		tr.countWinners(t, leases, wins, "expire", func(body event.Body) bool {
+			_, returned := body.(run.TaskReturned)
+			_, retrying := body.(run.TaskRetrying)
+			return returned || retrying
+		})
 	})
 	tr.requireRaces(t, wins, "cancel", "expire")
 }
 
-// whoEnded looks at how each attempt ended: returned or retried by the reaper before the
-// cancel came, or cancelled with its lease.
-func (tr *track) whoEnded(t testing.TB, leases []engine.Lease, wins score) {
+// countWinners counts for each task which command came first: the other one if the task has an event of it,
+// or else the cancel.
+func (tr *track) countWinners(t testing.TB, leases []engine.Lease, wins score, other string, isOf func(event.Body) bool) {
 	t.Helper()
 	keys := make([]store.TaskKey, len(leases))
 	for i, l := range leases {
@@ -360,11 +365,8 @@ func (tr *track) whoEnded(t testing.TB, leases []engine.Lease, wins score) {
 		streams, err := tx.TaskEvents(ctx, keys)
 		for _, key := range keys {
 			winner := "cancel"
-			for _, e := range streams[key] {
-				switch e.Body.(type) {
-				case run.TaskReturned, run.TaskRetrying:
-					winner = "expire"
-				}
+			if slices.ContainsFunc(streams[key], func(e event.Event) bool { return isOf(e.Body) }) {
+				winner = other
 			}
 			wins[winner]++
 		}
@@ -386,7 +388,7 @@ func TestRaceExpireComplete(t *testing.T) {
 				answers[i], errs[i] = server.ReportOne(t.Context(), report(leases[i], engine.Complete{}))
 				return
 			}
-			errs[i] = expireAll(t.Context(), server, 10)
+			errs[i] = untilIdle(t.Context(), server.Expire, 10)
 		})
 		requireNone(t, errs[racesEach:])
 		rows := tr.rows(t, keys)
@@ -467,7 +469,7 @@ func TestRaceExpireOther(t *testing.T) {
 				_, errs[i] = server.ReportOne(t.Context(), report(right[i], engine.Complete{}))
 				return
 			}
-			errs[i] = expireAll(t.Context(), server, 10)
+			errs[i] = untilIdle(t.Context(), server.Expire, 10)
 		})
 		requireNone(t, errs)
 		for _, r := range tr.rows(t, keys) {

@@ -77,11 +77,11 @@ var broken = []struct {
 	},
 	{
 		"a view with the rights of its owner", `CREATE VIEW servo.all_runs AS SELECT * FROM servo.runs`,
-		"a view looks with the rights", "all_runs",
+		"a view reads with the rights", "all_runs",
 	},
 	{
 		"a view that lost its option", `ALTER VIEW servo.task_states SET (security_invoker = false)`,
-		"a view looks with the rights", "task_states",
+		"a view reads with the rights", "task_states",
 	},
 	{
 		"a materialized view", `CREATE MATERIALIZED VIEW servo.all_runs AS SELECT id FROM servo.runs`,
@@ -99,12 +99,12 @@ var broken = []struct {
 	},
 	{
 		"a function for PUBLIC", `GRANT EXECUTE ON FUNCTION servo.raise_fencing_token TO PUBLIC`,
-		"a SECURITY DEFINER function is executed by those", "raise_fencing_token",
+		"a SECURITY DEFINER function is executed by roles with a grant", "raise_fencing_token",
 	},
 	{
 		"a function whose grants were forgotten", `
 		CREATE FUNCTION servo.peek() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 1'`,
-		"a SECURITY DEFINER function is executed by those", "peek",
+		"a SECURITY DEFINER function is executed by roles with a grant", "peek",
 	},
 	{
 		"a role above the policies", `ALTER ROLE servo_engine BYPASSRLS`,

@@ -1,16 +1,11 @@
 package chaos
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 	"go.arco.dev/servo/internal/domain/run"
 )
 
@@ -73,59 +68,7 @@ func (e entry) unfounded() bool {
 	}
 }
 
-// ledger is an append-only file of answers. An entry is in the file when write returns: a
-// process that is killed afterwards takes nothing with it.
-type ledger struct {
-	mu   sync.Mutex
-	file *os.File
-}
-
-func openLedger(path string) (*ledger, error) {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	return &ledger{file: file}, err
-}
-
-func (l *ledger) write(e entry) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err = l.file.Write(append(line, '\n'))
-	return err
-}
-
-// readLedgers reads all entries of all processes. The last line of a killed process may be
-// cut short; then the process did not continue from it either.
+// readLedgers reads all entries of all processes.
 func readLedgers(dir string) ([]entry, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.ledger"))
-	if err != nil {
-		return nil, err
-	}
-	var entries []entry
-	for _, path := range paths {
-		read, err := readLedger(path)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		entries = append(entries, read...)
-	}
-	return entries, nil
-}
-
-func readLedger(path string) ([]entry, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var entries []entry
-	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, err
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
+	return ledger.Read(dir, func(*entry, string) {})
 }

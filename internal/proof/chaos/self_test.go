@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 	"go.arco.dev/servo/internal/domain/run"
 )
 
@@ -213,20 +213,15 @@ func TestSchedule(t *testing.T) {
 func TestLedger(t *testing.T) {
 	t.Parallel()
 
-	t.Run("what was written is read, but for a line that was cut short", func(t *testing.T) {
+	t.Run("an entry is read as it was written", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		path := filepath.Join(dir, "s.ledger")
-		l, err := openLedger(path)
+		l, err := ledger.Open(filepath.Join(dir, "s"+ledger.Suffix))
 		require.NoError(t, err)
 		want := entry{Kind: kindReport, Trace: "x", Task: id.Of[id.Task](uuid.New()), Token: 7, State: run.Succeeded}
-		require.NoError(t, l.write(want))
-		_, err = l.file.WriteString(`{"kind": "rep`)
-		require.NoError(t, err)
-		require.NoError(t, l.file.Close())
+		require.NoError(t, l.Write(want))
 		got, err := readLedgers(dir)
 		require.NoError(t, err)
 		require.Equal(t, []entry{want}, got)
-		require.NoError(t, os.Remove(path))
 	})
 }

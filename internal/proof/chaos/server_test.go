@@ -17,6 +17,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/loops/admission"
@@ -50,7 +51,7 @@ type server struct {
 	serverConfig
 
 	engine   *engine.Engine
-	ledger   *ledger
+	ledger   *ledger.Ledger
 	log      *slog.Logger
 	draining atomic.Bool
 }
@@ -92,7 +93,7 @@ func (s *server) listen(stop func()) {
 
 func (s *server) live(ctx context.Context) error {
 	var err error
-	if s.ledger, err = openLedger(s.Ledger); err != nil {
+	if s.ledger, err = ledger.Open(s.Ledger); err != nil {
 		return err
 	}
 	db, err := s.open(ctx)
@@ -173,7 +174,7 @@ func (s *server) note(e entry, err error) entry {
 			e.Broken = err.Error()
 		}
 	}
-	if err := s.ledger.write(e); err != nil {
+	if err := s.ledger.Write(e); err != nil {
 		s.log.Error("ledger", "error", err)
 		os.Exit(4)
 	}

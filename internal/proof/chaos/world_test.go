@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/devkit/devpg"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 	"go.arco.dev/servo/internal/domain/tenant"
 	"go.arco.dev/servo/internal/engine"
 	"go.arco.dev/servo/internal/store"
@@ -196,7 +197,7 @@ func (s *process) start(ctx context.Context) error {
 	name := fmt.Sprintf("s%d-%d", s.index, s.life)
 	config, err := json.Marshal(serverConfig{
 		Name: name, Database: s.wire.url,
-		Ledger: filepath.Join(s.world.dir, name+".ledger"), Seed: s.world.seed,
+		Ledger: filepath.Join(s.world.dir, name+ledger.Suffix), Seed: s.world.seed,
 		Life: s.world.seed ^ uint64(s.index)<<40 ^ uint64(s.life)<<48, Epoch: s.world.epoch, Tenants: s.world.tenants,
 	})
 	if err != nil {

@@ -1,17 +1,10 @@
 package fleet
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 )
 
 // What a worker takes note of. The first are its own doings, noted before it does them; the
@@ -49,84 +42,7 @@ type holding struct {
 
 func (h holding) String() string { return fmt.Sprintf("attempt %d of task %s", h.attempt, h.task) }
 
-// ledger is an append-only file of notes. A note is in the file when write returns: a
-// process that is killed afterwards takes nothing with it.
-type ledger struct {
-	mu   sync.Mutex
-	file *os.File
-}
-
-func openLedger(path string) (*ledger, error) {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	return &ledger{file: file}, err
-}
-
-func (l *ledger) write(n note) error {
-	n.At = time.Now()
-	line, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err = l.file.Write(append(line, '\n'))
-	return err
-}
-
-const ledgerSuffix = ".ledger"
-
 // readLedgers reads all notes of all workers' lives, each in its order.
 func readLedgers(dir string) ([]note, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+ledgerSuffix))
-	if err != nil {
-		return nil, err
-	}
-	var all []note
-	for _, path := range paths {
-		notes, err := readLedger(path)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, notes...)
-	}
-	return all, nil
-}
-
-// readLedger reads one. The last line of a killed process may be cut short: then the process
-// did not continue from it either.
-func readLedger(path string) ([]note, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	who := strings.TrimSuffix(filepath.Base(path), ledgerSuffix)
-	var notes []note
-	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
-		n := note{who: who}
-		if err := json.Unmarshal(line, &n); err != nil {
-			return nil, err
-		}
-		notes = append(notes, n)
-	}
-	return notes, nil
-}
-
-func TestLedger(t *testing.T) {
-	t.Parallel()
-
-	t.Run("what was written before a crash is there, and half a line is not", func(t *testing.T) {
-		t.Parallel()
-		dir := t.TempDir()
-		l, err := openLedger(filepath.Join(dir, "w0-1"+ledgerSuffix))
-		require.NoError(t, err)
-		require.NoError(t, l.write(note{Task: "a", Attempt: 1, What: noteBegin}))
-		require.NoError(t, l.write(note{Task: "a", Attempt: 1, What: noteResult, Stamp: "s"}))
-		_, err = l.file.WriteString(`{"task":"b","att`)
-		require.NoError(t, err)
-		notes, err := readLedgers(dir)
-		require.NoError(t, err)
-		require.Len(t, notes, 2)
-		require.Equal(t, "w0-1", notes[1].who)
-		require.Equal(t, holding{"a", 1}, notes[1].holding())
-	})
+	return ledger.Read(dir, func(n *note, process string) { n.who = process })
 }

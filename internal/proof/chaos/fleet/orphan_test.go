@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 )
 
 func TestOrphan(t *testing.T) {
@@ -16,7 +17,7 @@ func TestOrphan(t *testing.T) {
 		p := &process{
 			name: "w0", dir: dir, began: func(string) {}, ended: func() {},
 			role: func(name string) role {
-				return role{Name: name, Servers: []string{newRelay(t).address()}, Ledger: filepath.Join(dir, name+ledgerSuffix)}
+				return role{Name: name, Servers: []string{newRelay(t).address()}, Ledger: filepath.Join(dir, name+ledger.Suffix)}
 			},
 		}
 		t.Cleanup(p.end)

@@ -24,6 +24,7 @@ import (
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 )
 
 // slots is how many tasks a worker executes at once.
@@ -31,7 +32,7 @@ const slots = 4
 
 // work is the life of a worker.
 func work(ctx context.Context, r role, log *slog.Logger) int {
-	l, err := openLedger(r.Ledger)
+	l, err := ledger.Open(r.Ledger)
 	if err != nil {
 		log.Error("ledger", "error", err)
 		return exitBroken
@@ -107,7 +108,7 @@ type made struct {
 // hands is what a worker's functions share.
 type hands struct {
 	name   string
-	ledger *ledger
+	ledger *ledger.Ledger
 	log    *slog.Logger
 	lure   atomic.Value // what the next task is asked to do, a word; "" is nothing
 
@@ -138,7 +139,8 @@ func (h *hands) caught(words ...string) string {
 
 // note writes into the ledger. Without it the process must not continue.
 func (h *hands) note(n note) {
-	if err := h.ledger.write(n); err != nil {
+	n.At = time.Now()
+	if err := h.ledger.Write(n); err != nil {
 		h.log.Error("ledger", "error", err)
 		os.Exit(exitBroken)
 	}
@@ -182,7 +184,7 @@ func (h *hands) asset(n node) func(context.Context, *servo.Task, params) (made, 
 
 // mark is a file that stands for a task whose worker is stopped with a result to report.
 func (h *hands) mark(task string) string {
-	return filepath.Join(filepath.Dir(h.ledger.file.Name()), task+".frozen")
+	return filepath.Join(filepath.Dir(h.ledger.Path()), task+".frozen")
 }
 
 func (h *hands) leaveMark(task string) {

@@ -17,6 +17,7 @@ import (
 	"go.arco.dev/servo/client"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/devkit/devpg"
+	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/store"
 )
@@ -83,7 +84,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		p := &process{
 			name: fmt.Sprintf("w%d", i), dir: w.dir,
 			role: func(name string) role {
-				return role{Name: name, Servers: addresses, Bare: i%2 == 1, Ledger: filepath.Join(w.dir, name+ledgerSuffix)}
+				return role{Name: name, Servers: addresses, Bare: i%2 == 1, Ledger: filepath.Join(w.dir, name+ledger.Suffix)}
 			},
 			began: func(string) {}, ended: func() {},
 		}
