@@ -39,11 +39,7 @@ line.`,
 			cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without deploying them")
 		},
 		check: func(s *session) (err error) {
-			data, name, err := source.read(s.cmd)
-			if err != nil {
-				return err
-			}
-			manifest, err = manifestMessage(data, name)
+			manifest, err = source.message(s.cmd)
 			return err
 		},
 	}, func(ctx context.Context, s *session) (*servov1.DeployResponse, error) {

@@ -68,3 +68,12 @@ func openProject(cmd *cobra.Command, dir, interpreter string, options host.Optio
 	}
 	return project, pool, nil
 }
+
+// message returns the manifest, checked, as a part of a message.
+func (m *manifestSource) message(cmd *cobra.Command) (manifestBody, error) {
+	data, name, err := m.read(cmd)
+	if err != nil {
+		return manifestBody{}, err
+	}
+	return manifestMessage(data, name)
+}

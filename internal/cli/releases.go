@@ -65,11 +65,7 @@ The manifest is checked locally before it is sent.`,
 			cmd.Flags().StringVar(&note, "note", "", "note for people")
 		},
 		check: func(s *session) (err error) {
-			data, name, err := source.read(s.cmd)
-			if err != nil {
-				return err
-			}
-			manifest, err = manifestMessage(data, name)
+			manifest, err = source.message(s.cmd)
 			return err
 		},
 	}, func(ctx context.Context, s *session) (*servov1.Release, error) {

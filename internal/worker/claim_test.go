@@ -143,14 +143,7 @@ func TestClaim(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing})
-			b.do(func() {
-				b.before = func(m proto.Message) error {
-					if isClaim(m) {
-						return status.Error(codes.FailedPrecondition, "the pool is being changed")
-					}
-					return nil
-				}
-			})
+			b.refuseCalls(isClaim, codes.FailedPrecondition, "the pool is being changed")
 			id := b.add(1, "gold/a")[0]
 			time.Sleep(time.Minute)
 			b.do(func() { b.before = nil })
@@ -328,14 +321,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing})
-			b.do(func() {
-				b.before = func(m proto.Message) error {
-					if isReport(m) {
-						return status.Error(codes.Unavailable, "busy")
-					}
-					return nil
-				}
-			})
+			b.refuseCalls(isReport, codes.Unavailable, "busy")
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.counted(isReport) > 1 })
 			b.do(func() { b.leases[id].lost = true })

@@ -101,6 +101,18 @@ func (f *fake) do(change func()) {
 	f.signal()
 }
 
+// refuseCalls answers the calls that match with an error, until before is set again.
+func (f *fake) refuseCalls(matches func(proto.Message) bool, code codes.Code, message string) {
+	f.do(func() {
+		f.before = func(m proto.Message) error {
+			if matches(m) {
+				return status.Error(code, message)
+			}
+			return nil
+		}
+	})
+}
+
 // wait waits until something holds.
 func (f *fake) wait(t testing.TB, holds func() bool) {
 	t.Helper()

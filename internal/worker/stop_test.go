@@ -137,14 +137,7 @@ func TestStop(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := start(t, handlers{"gold/a": nothing})
-			b.do(func() {
-				b.before = func(m proto.Message) error {
-					if isReport(m) {
-						return status.Error(codes.Unavailable, "away")
-					}
-					return nil
-				}
-			})
+			b.refuseCalls(isReport, codes.Unavailable, "away")
 			id := b.add(1, "gold/a")[0]
 			b.wait(t, func() bool { return b.leases[id] != nil })
 			synctest.Wait() // until it has begun
