@@ -23,7 +23,7 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// serverConfig is what a server process is told.
+// serverConfig is the configuration of a server process.
 type serverConfig struct {
 	Database string
 	Target   step // that its operator works towards; 0 ends what is rolling
