@@ -1,6 +1,7 @@
 package tidy
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -164,6 +165,26 @@ func (r *Repo) UnlistedDecisions() ([]Finding, error) {
 			return nil
 		}
 		return []Finding{{File: name, Text: "not listed in " + index}}
+	})
+}
+
+// maxDecisionWords is one page of prose. Rows of tables do not count.
+const maxDecisionWords = 650
+
+// LongDecisions finds decision records that do not fit on a page.
+func (r *Repo) LongDecisions() ([]Finding, error) {
+	keep := func(name string) bool { return path.Dir(name) == "docs/adr" && isMarkdown(name) }
+	return r.each(keep, func(name string, data []byte) []Finding {
+		words := 0
+		for _, line := range lines(data) {
+			if !strings.HasPrefix(line, "|") {
+				words += len(strings.Fields(line))
+			}
+		}
+		if words <= maxDecisionWords {
+			return nil
+		}
+		return []Finding{{File: name, Text: fmt.Sprintf("%d words: a decision fits on a page, at most %d words outside of tables", words, maxDecisionWords)}}
 	})
 }
 

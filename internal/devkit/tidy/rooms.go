@@ -34,7 +34,7 @@ var Rooms = []Room{
 		May: []string{"base", "domain", "store"}, Tests: []string{"devkit"}, Siblings: []string{"*"}, Libraries: []string{"github.com/google/uuid", "golang.org/x/sync"},
 	},
 	{
-		Name: "loops", Dir: "internal/loops", Holds: "background work: scheduler, admission, reaper, dispatcher, alerter, feed, presence",
+		Name: "loops", Dir: "internal/loops", Holds: "background work: scheduler, admission, reaper, dispatcher, backfiller, rollouts, alerter, feed, presence",
 		May: []string{"base", "domain", "store", "engine"}, Tests: []string{"contract", "daemon", "devkit"},
 	},
 	{

@@ -105,6 +105,16 @@ var checks = []check{
 		good:  map[string]string{"docs/adr/README.md": "[1](0001-a.md)\n", "docs/adr/0001-a.md": ""},
 	},
 	{
+		claim: "decision records fit on a page",
+		find:  (*Repo).LongDecisions,
+		bad:   map[string]string{"docs/adr/0001-a.md": strings.Repeat("word ", 651)},
+		want:  []string{"docs/adr/0001-a.md: 651 words: a decision fits on a page, at most 650 words outside of tables"},
+		good: map[string]string{
+			"docs/adr/0001-a.md": strings.Repeat("word ", 650) + "\n| " + strings.Repeat("cell ", 100) + "|\n",
+			"docs/guides/a.md":   strings.Repeat("word ", 651),
+		},
+	},
+	{
 		claim: "every package states what it is for",
 		find:  (*Repo).UndocumentedPackages,
 		bad:   map[string]string{"a/a.go": "package a\n", "a/b.go": "// A comment that lies apart.\n\npackage a\n"},
