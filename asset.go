@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker"
 )
 
@@ -16,6 +17,9 @@ type None = struct{}
 // the manifest). The parameters of the run are decoded into P: fields that P does not have are
 // ignored, and a value of the wrong type fails the task. The result is encoded as JSON. It must be
 // small, at most 64 KiB: store data elsewhere and return a reference to it.
+//
+// Options declare the asset: upstreams, partitions, output, checks, retries. `servo deploy --go` deploys
+// what they declare. A program whose manifest is written by hand needs none.
 //
 // Register all assets before the worker starts. Asset panics if the key is registered already, if the
 // function is nil, or if the worker has started.
@@ -31,9 +35,7 @@ func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, t
 	if w.started {
 		panic("servo: asset " + key + " is registered after the worker was started")
 	}
-	for _, option := range options {
-		option(w, key)
-	}
+	w.declare(asset.Asset{Key: key, Go: &asset.Go{}}, options)
 	w.handlers.Add(key, func(ctx context.Context, t *worker.Task) (worker.Result, error) {
 		task := taskOf(t)
 		parameters, err := decodeParameters[P](t.Parameters())
@@ -47,20 +49,6 @@ func Asset[P, R any](w *Worker, key string, function func(ctx context.Context, t
 		encoded, err := encodeResult(result)
 		return worker.Result{JSON: encoded, Partial: task.partial.Load()}, outward(err)
 	})
-}
-
-// AssetOption is an option of [Asset].
-type AssetOption func(w *Worker, key string)
-
-// Reads declares the assets whose results the function reads with [Upstream] or [MappedResults].
-// `servo worker check` compares them with the upstream field of the manifest.
-func Reads(assets ...string) AssetOption {
-	return func(w *Worker, key string) {
-		if w.reads == nil {
-			w.reads = map[string][]string{}
-		}
-		w.reads[key] = append(w.reads[key], assets...)
-	}
 }
 
 func decodeParameters[P any](data json.RawMessage) (P, error) {

@@ -71,5 +71,10 @@ func CheckFunc(w *Worker, name string, check func(ctx context.Context, task *Tas
 	if w.started {
 		panic("servo: check " + name + " is registered after the worker was started")
 	}
+	w.addCheck(name, check)
+}
+
+// addCheck registers a function. The caller holds the lock.
+func (w *Worker) addCheck(name string, check func(ctx context.Context, task *Task) error) {
 	w.handlers.AddCheck(name, func(ctx context.Context, t *worker.Task) error { return check(ctx, taskOf(t)) })
 }

@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/data/blob"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker"
 	"go.arco.dev/servo/internal/worker/host"
 )
@@ -173,6 +174,9 @@ type Worker struct {
 	handlers *worker.Handlers
 	reads    map[string][]string // the assets that functions declare to read
 	instance string              // of a push handler
+
+	assets    []asset.Asset // declared
+	pipelines []Pipeline
 
 	mu      sync.Mutex
 	running *worker.Worker
@@ -336,7 +340,8 @@ const traceGrace = 5 * time.Second
 // 0, with 6 if the server refuses the key, or with 1 after another error.
 //
 // With SERVO_WORKER_DESCRIBE=1 it prints as JSON what the worker can execute, and exits. `servo worker
-// check` uses this to compare a program with a manifest.
+// check` uses this to compare a program with a manifest. With SERVO_WORKER_MANIFEST=1 it prints the
+// manifest that it declares, for `servo deploy --go`.
 func Main(w *Worker) {
 	if len(os.Args) > 2 && os.Args[1] == host.SupervisorCommand {
 		os.Exit(host.Supervise(os.Args[3:]))
@@ -346,6 +351,9 @@ func Main(w *Worker) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if os.Getenv(worker.ManifestVariable) != "" {
+		os.Exit(w.printManifest(os.Stdout, os.Stderr))
 	}
 	if w.options.Logger == nil {
 		w.options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

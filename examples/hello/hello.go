@@ -7,7 +7,6 @@ package hello
 
 import (
 	"context"
-	_ "embed" // the manifest
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -17,26 +16,66 @@ import (
 	"go.arco.dev/servo"
 )
 
-// Manifest declares the assets and the pipeline "hello": the upstreams of each asset,
-// how it is retried, and the one that is a shell command.
-//
-//go:embed servo.yaml
-var Manifest []byte
+// Manifest returns the manifest that Register declares, as `servo deploy --go` deploys it.
+func Manifest() ([]byte, error) {
+	w := servo.NewWorker(servo.WorkerOptions{})
+	Register(w)
+	return w.Manifest()
+}
 
-// Pool is the queue that the manifest puts the tasks into. It has a name of its own, so that
+// Pool is the queue of the tasks. It has a name of its own, so that
 // the worker of this example claims no other tasks.
 const Pool = "hello"
 
-// Register gives a worker the functions of the assets that are written in Go.
+// Register declares the assets and the pipeline:
+//
+//	bronze/orders ────┬─▶ silver/quality ──┐
+//	                  └─▶ silver/enriched ─┴─▶ gold/revenue ─▶ gold/report
+//	bronze/customers ───▶ silver/enriched
 func Register(w *servo.Worker) {
-	servo.Asset(w, "bronze/orders", Orders)
-	servo.Asset(w, "bronze/customers", Customers)
-	servo.Asset(w, "silver/enriched", Enriched)
-	servo.Asset(w, "silver/quality", Quality)
-	servo.Asset(w, "gold/revenue", Revenues)
+	pool, tags, limit := servo.Pool(Pool), servo.Tags("hello"), servo.TimeLimit(time.Minute)
+	servo.Asset(w, "bronze/orders", Orders, pool, tags, limit,
+		servo.Description("What the shop sold on a day."))
+	servo.Asset(w, "bronze/customers", Customers, pool, tags, limit,
+		servo.Description("Who buys there."))
+	servo.Asset(w, "silver/enriched", Enriched, pool, tags, servo.TimeLimit(2*time.Minute),
+		servo.Description("Orders with the country of their customer. Takes its time, in stages."),
+		servo.Reads("bronze/orders", "bronze/customers"))
+	servo.Asset(w, "silver/quality", Quality, pool, tags, limit,
+		servo.Description("Asks a service about the orders, over a network that is not always there."),
+		servo.Reads("bronze/orders"),
+		servo.Retry(servo.RetryPolicy{MaxAttempts: 5, InitialDelay: time.Second, MaxDelay: 2 * time.Second}))
+	servo.Asset(w, "gold/revenue", Revenues, pool, tags, limit,
+		servo.Description("Revenue of the day by country."),
+		servo.Reads("silver/enriched", "silver/quality"))
+	servo.Command(w, "gold/report", []string{"sh", "-eu", "-c", report}, pool, tags, limit,
+		servo.Description("A line for people, written by a shell command."),
+		servo.Reads("gold/revenue"))
+	w.AddPipeline(servo.Pipeline{
+		Name: "hello", Description: "From made-up orders to a report.", Select: []string{"+gold/report"},
+		MaxExecution: 10 * time.Minute,
+		AllowOverlap: true, // a run need not wait until the one before has ended
+		Parameters: []servo.Parameter{
+			{Name: "day", Type: "string", Default: "2026-01-31", Description: "The day whose orders are made up."},
+			{Name: "orders", Type: "integer", Default: 40, Description: "How many, up to 200."},
+			{Name: "work_ms", Type: "integer", Default: 3000, Description: "How long the slow step takes."},
+			{
+				Name: "network", Type: "string", Default: "shaky", Enum: []any{"good", "shaky", "bad"},
+				Description: "Whether the first attempt of silver/quality fails: never, in every third run, always.",
+			},
+		},
+	})
 }
 
-// Params are the parameters of the pipeline. The manifest has the defaults.
+// report is the command of gold/report. Its task is on standard input.
+const report = `task=$(cat)
+field() { printf '%s' "$task" | sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p"; }
+line="$(field total) euros, most of it from $(field best)"
+echo "$(field day): $line"
+printf '{"day": "%s", "line": "%s"}' "$(field day)" "$line" > "$SERVO_RESULT"
+`
+
+// Params are the parameters of the pipeline. Register has the defaults.
 type Params struct {
 	Day     string `json:"day"`     // the day whose orders these are
 	Orders  int    `json:"orders"`  // how many there are
@@ -161,7 +200,7 @@ type Check struct {
 const suspicious = 20_000
 
 // Quality creates silver/quality: it calls a service about the orders over an unreliable network.
-// A NETWORK_ERROR is retried after the delay that the manifest sets.
+// A NETWORK_ERROR is retried after the delay that its policy sets.
 func Quality(ctx context.Context, task *servo.Task, p Params) (Check, error) {
 	orders, err := servo.Upstream[[]Order](ctx, task, "bronze/orders")
 	if err != nil {

@@ -7,7 +7,6 @@ package shards
 
 import (
 	"context"
-	_ "embed" // the manifest
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -16,12 +15,14 @@ import (
 	"go.arco.dev/servo"
 )
 
-// Manifest declares the assets and the pipeline.
-//
-//go:embed servo.yaml
-var Manifest []byte
+// Manifest returns the manifest that Register declares, as `servo deploy --go` deploys it.
+func Manifest() ([]byte, error) {
+	w := servo.NewWorker(servo.WorkerOptions{})
+	Register(w)
+	return w.Manifest()
+}
 
-// Pool is the queue that the manifest puts the scans into. Its workers are few, so that it
+// Pool is the queue of the scans. Its workers are few, so that it
 // grows long. What begins and ends a run is in PlanPool, and need not wait behind them.
 const (
 	Pool     = "shards"
@@ -41,14 +42,34 @@ const (
 	join  = "shards/join"
 )
 
-// Register gives a worker the functions, under the keys of the manifest.
+// Register declares the assets and the pipeline:
+//
+//	shards/split ─────────────────────────────▶ shards/join
+//	     └─▶ shards/scan, one for each shard ─▶ shards/join
+//
+// What is short has a pool of its own, so that it does not wait behind hundreds of scans.
 func Register(w *servo.Worker) {
-	servo.Asset(w, split, Split)
-	servo.Asset(w, scan, Scan)
-	servo.Asset(w, join, Join)
+	tags, owners := servo.Tags("shards"), servo.Owners("platform")
+	servo.Asset(w, split, Split, servo.Pool(PlanPool), servo.TimeLimit(time.Minute), tags, owners,
+		servo.Description("Finds out how many shards there are, and adds a task for each of them."))
+	// In no pipeline: shards/split makes its tasks.
+	servo.Asset(w, scan, Scan, servo.Pool(Pool), servo.TimeLimit(5*time.Minute), tags, owners,
+		servo.Description("What one shard holds. Takes a second or two, and reports progress."))
+	servo.Asset(w, join, Join, servo.Reads(split), servo.Pool(PlanPool), servo.TimeLimit(time.Minute), tags, owners,
+		servo.Description("What all shards hold together."))
+	w.AddPipeline(servo.Pipeline{
+		Name: Pipeline, Description: "Scans a made-up table shard by shard.", Select: []string{"+" + join},
+		MaxExecution: time.Hour, // most of it is waiting for a worker
+		AllowOverlap: true,
+		Parameters: []servo.Parameter{
+			{Name: "table", Type: "string", Default: "orders", Description: "What is scanned: the same table holds the same every time."},
+			{Name: "shards", Type: "integer", Default: 40, Description: "In how many shards, up to 1000."},
+			{Name: "work_ms", Type: "integer", Default: 1000, Description: "How long a shard takes at least, up to 60000; at most twice as long."},
+		},
+	})
 }
 
-// Params are the parameters of the pipeline. The manifest has the defaults.
+// Params are the parameters of the pipeline. Register has the defaults.
 type Params struct {
 	Table  string `json:"table"`   // what is scanned
 	Shards int    `json:"shards"`  // in how many pieces

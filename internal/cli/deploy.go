@@ -30,9 +30,11 @@ func newDeploy() *cobra.Command {
 
 The manifest is checked locally before it is sent. With --python it is what a Python project
 declares: the project is imported in a process of its own, and mistakes are reported with file and
-line.`,
+line. With --go it is what a Go worker declares with the options of servo.Asset: the worker is built
+and asked for it.`,
 		example: `  servo deploy -f servo.yaml --tenant acme
   servo deploy --python ./shop --tenant acme
+  servo deploy --go ./cmd/worker --tenant acme
   servo deploy -f servo.yaml --dry-run`,
 		flags: func(cmd *cobra.Command) {
 			source.add(cmd)

@@ -19,18 +19,27 @@ const importPatience = 2 * time.Minute
 type manifestSource struct {
 	file        string
 	python      string
+	golang      string
 	interpreter string
 }
 
-// add gives a command the flags --file, --python and --interpreter.
+// add gives a command the flags --file, --go, --python and --interpreter.
 func (m *manifestSource) add(cmd *cobra.Command) {
 	addManifest(cmd, &m.file)
 	cmd.Flags().StringVar(&m.python, "python", "", "directory of a Python project that declares the assets, or DIR:MODULE")
+	cmd.Flags().StringVar(&m.golang, "go", "", "package of a Go worker that declares the assets, such as ./cmd/worker")
 	cmd.Flags().StringVar(&m.interpreter, "interpreter", "", "interpreter of Python (default: .venv of the project, VIRTUAL_ENV or python3)")
 }
 
 // read returns the manifest and the name that errors about it use.
 func (m *manifestSource) read(cmd *cobra.Command) (data []byte, name string, err error) {
+	if m.golang != "" {
+		if m.python != "" || cmd.Flags().Changed("file") {
+			return nil, "", fault.New(fault.InvalidArgument, "is set together with --file or --python", fault.Field("--go"), fault.Remedy("remove one of them"))
+		}
+		data, err = goManifest(cmd, m.golang)
+		return data, "manifest.json", err
+	}
 	if m.python == "" {
 		data, err = readInput(cmd, "--file", m.file, asset.MaxBytes)
 		return data, m.file, err

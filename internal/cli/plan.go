@@ -35,6 +35,7 @@ trigger; --params takes a JSON object, or @FILE. --partition names partitions, a
 		example: `  servo plan -f servo.yaml
   servo plan -f servo.yaml --select +gold/revenue --output json
   servo plan --python ./shop
+  servo plan --go ./cmd/worker
   servo plan -f servo.yaml --pipeline revenue --param day=2026-01-31`,
 		flags: func(cmd *cobra.Command) {
 			source.add(cmd)

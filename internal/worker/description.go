@@ -3,6 +3,9 @@ package worker
 // DescribeVariable makes a worker program print its Description and exit instead of working.
 const DescribeVariable = "SERVO_WORKER_DESCRIBE"
 
+// ManifestVariable makes a worker program print the manifest that it declares and exit.
+const ManifestVariable = "SERVO_WORKER_MANIFEST"
+
 // DefaultPool is the pool of a worker that names none.
 const DefaultPool = "default"
 

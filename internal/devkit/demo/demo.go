@@ -93,11 +93,19 @@ func customers() []customer {
 // Fill creates tenants, deployments and configs, and triggers the first runs. Existing objects are
 // updated, except quotas that were changed.
 func (s *Demo) Fill(ctx context.Context) error {
-	if err := s.tenant(ctx, Tenant, hello.Manifest); err != nil {
+	first, err := hello.Manifest()
+	if err != nil {
+		return err
+	}
+	if err := s.tenant(ctx, Tenant, first); err != nil {
+		return err
+	}
+	pieces, err := shards.Manifest()
+	if err != nil {
 		return err
 	}
 	for _, c := range customers() {
-		if err := s.tenant(ctx, c.name, cloudcost.Manifest, shards.Manifest); err != nil {
+		if err := s.tenant(ctx, c.name, cloudcost.Manifest, pieces); err != nil {
 			return err
 		}
 		if err := s.quotas(ctx, c); err != nil {
