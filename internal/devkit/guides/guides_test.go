@@ -36,9 +36,10 @@ const (
 // notTyped are the blocks that no test runs, by page: the first line of each. An author who
 // adds one lists it here as unchecked.
 var notTyped = map[string][]string{ //nolint:gochecknoglobals // a table
-	"README.md":              {"make dev      # PostgreSQL, a server and examples, on this machine"},
-	"docs/guides/backup.md":  {"cat >> base/postgresql.conf <<'CONF'"},
-	"docs/guides/operate.md": {"createuser --createrole --no-inherit servo"},
+	"README.md":                     {"make dev      # PostgreSQL, a server and examples, on this machine"},
+	"docs/guides/backup.md":         {"cat >> base/postgresql.conf <<'CONF'"},
+	"docs/guides/operate.md":        {"createuser --createrole --no-inherit servo"},
+	"docs/guides/write-an-asset.md": {"servo plan --go ./cmd/worker"}, // the worker of a project
 }
 
 // backupPage copies one cluster into another.
