@@ -1,8 +1,8 @@
 // Package cloudcost is the example of a platform team: two pipelines, cost_billing and
 // security_audit, that many tenants run for their accounts at GCP, AWS and AZURE. It shows
-// extract, transform and load with stages and progress, a fan-out, calls that a cloud limits
-// and that are tried again, and data that stays in files while results only refer to it.
-// It never calls a cloud: what the clouds answer is generated, the same for the same account
+// extract, transform and load with stages and progress, a fan-out, rate-limited calls that
+// are retried, and data in files to which results refer.
+// It never calls a cloud: the answers of the clouds are generated, the same for the same account
 // and day.
 package cloudcost
 

@@ -1,8 +1,8 @@
-// Package hello is the first example: six assets that turn made-up orders into a small
-// report. It shows what an author writes (typed functions, upstream results, progress, logs,
-// a failure that is worth another try) and is what `servo dev` runs to have something to
-// show. It reads and writes nothing outside of Servo: its data is generated from the run's
-// parameters, the same every time.
+// Package hello is the first example: six assets that turn generated orders into a small
+// report. It shows what an author writes: typed functions, upstream results, progress, logs and
+// a failure that is retried. `servo dev` runs it, so that its pages have content. It reads and
+// writes nothing outside of Servo: its data is generated from the run's parameters and is the
+// same in every run with the same parameters.
 package hello
 
 import (

@@ -1,8 +1,8 @@
-// Package shards is the example of much work in small pieces: an asset that finds out how many
-// pieces there are and adds a task for each, and one that joins what they have found. It shows a
-// fan-out with a barrier, progress and logs of many tasks at once, and, with several tenants and
-// few workers, how fairly a long queue is shared. It computes nothing and reads nothing: a piece
-// takes its time by waiting, and what it finds is generated, the same for the same table.
+// Package shards is the example of a fan-out: one asset determines the number of pieces and adds
+// a task for each, and another one joins their results. It shows a fan-out with a barrier,
+// progress and logs of many tasks at once, and, with several tenants and few workers, how a long
+// queue is shared. It computes and reads nothing: a piece waits for some time, and its result is
+// generated, the same for the same table.
 package shards
 
 import (

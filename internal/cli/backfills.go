@@ -186,7 +186,7 @@ func previewText(w io.Writer, p *servov1.PreviewBackfillResponse) {
 func newBackfillList() *cobra.Command {
 	var asset, state string
 	return newList(spec{
-		short: "List backfills, the newest first", tenant: true, limit: "backfills",
+		short: "List backfills, newest first", tenant: true, limit: "backfills",
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringVar(&asset, "asset", "", "filter by asset")
 			cmd.Flags().StringVar(&state, "state", "", "filter by state")
@@ -231,7 +231,7 @@ func (s *session) findBackfill(ctx context.Context, name string) (*servov1.Backf
 func newBackfillRetry() *cobra.Command {
 	var failedOnly bool
 	return newShow(ofBackfill(spec{
-		use: "retry BACKFILL", short: "Retry what has not succeeded", reason: true,
+		use: "retry BACKFILL", short: "Retry the partitions that have not succeeded", reason: true,
 		long: `Retry a backfill that has failed or was cancelled: a new round covers its partitions that have not
 succeeded. With --failed-only it leaves out the partitions that were never started. Partitions that
 succeeded are not repeated.`,

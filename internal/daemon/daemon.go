@@ -1,6 +1,6 @@
-// Package daemon is a whole server: it opens the store, starts the engine, the loops and the
-// two listeners, and stops them in the right order. It is where everything is wired, and
-// decides nothing else.
+// Package daemon is a complete server: it opens the store, starts the engine, the loops and the
+// two listeners, and stops them in the right order. It wires the parts together and has no
+// rules of its own.
 package daemon
 
 import (

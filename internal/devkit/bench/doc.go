@@ -1,4 +1,4 @@
-// Package bench measures Servo: how many tasks a second go through the whole path, and
-// what each costs in statements, rows, log and processor time. It drives the engine the
-// way servers and workers do; it never takes a short cut through the database.
+// Package bench measures Servo: tasks per second from trigger to completion, and the cost of each
+// in statements, rows, WAL and CPU time. It uses the engine and the API as servers and workers do, and never
+// writes to the database directly.
 package bench

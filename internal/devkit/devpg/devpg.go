@@ -1,9 +1,9 @@
 // Package devpg runs a private PostgreSQL for development and tests: it finds the server
-// binaries, makes a cluster, starts it on 127.0.0.1 and a unix socket, and sees to it that
-// nothing is left when the process that asked for it ends, however it ends.
+// binaries, creates a cluster, starts it on 127.0.0.1 and a Unix socket, and removes it when the
+// process that started it ends for any reason.
 //
-// It never touches a PostgreSQL that it did not make, never listens beyond this machine
-// and never speaks SQL. Do not use it in production: every user of the machine
+// It never changes a PostgreSQL that it did not create, never listens on other addresses
+// and never executes SQL. Do not use it in production: every user of the machine
 // may log in as the superuser.
 package devpg
 

@@ -1,7 +1,7 @@
-// Package guides shows that the documentation is true. It has tests only: they read the
-// README and the pages under docs/guides and docs/runbooks, write the files that the pages show, type the
-// commands that they name into a shell, in order, against a real server, and compare what
-// comes out with the output that the pages promise.
+// Package guides tests the documentation. It has tests only: they read the
+// README and the pages under docs/guides and docs/runbooks, write the files that the pages show, run their
+// commands in a shell, in order, against a real server, and compare the output with that of
+// the pages.
 //
 // The info string of a fenced block, which readers do not see, states its meaning:
 //
@@ -13,12 +13,12 @@
 //	```text                after commands: what they print
 //	```json                likewise
 //
-// A block of any other kind is only to be read. In promised output a … stands for anything
+// A block of any other kind is ignored. In expected output a … stands for anything
 // within a line, and a line of … alone for any number of lines. Ids, times and durations
-// are compared by their shape, and spaces as one: the pages can show what really came out.
+// are compared by their format, and several spaces as one, so that pages can show real output.
 //
-// Blocks in an HTML comment are followed like the others, and readers do not see them: a
-// runbook makes its trouble there, and waits there for what takes its time.
+// Blocks in an HTML comment are run like the others, and readers do not see them: a
+// runbook causes its failure there, and waits there for slow effects.
 //
 // Pages name the default addresses and a placeholder for the database; the tests replace
 // them with real ones. Nothing outside of the scratch directory is written.

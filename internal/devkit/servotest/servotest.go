@@ -1,4 +1,4 @@
-// Package servotest is what tests share: a database of its own for each test, cloned from
+// Package servotest has the helpers of tests: a separate database for each test, cloned from
 // a migrated template in tens of milliseconds, and a database clock that a test can set.
 // Nothing outside of tests imports it.
 package servotest

@@ -1,7 +1,7 @@
 // Package browser drives a real browser over the pages. A browser is started once for the tests
 // of a package; each test has a window of its own, with its own cookies, and fails if a page
-// writes an error to the console, breaks its content policy, or asks for anything that this
-// server does not have.
+// writes an error to the console, violates its content security policy, or requests a resource that
+// the server does not have.
 package browser
 
 import (

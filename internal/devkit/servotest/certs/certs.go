@@ -1,5 +1,5 @@
-// Package certs makes certificates for tests: an authority of the test's own, and what it has
-// signed, as PEM files. Only the test trusts them.
+// Package certs creates certificates for tests: an authority for one test and certificates that it
+// signs, as PEM files. Only the test trusts them.
 package certs
 
 import (

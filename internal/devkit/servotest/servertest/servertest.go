@@ -1,5 +1,5 @@
-// Package servertest gives a test a whole server on a database of its own, on loopback. It
-// is for tests of what talks to servers: client, worker, command line.
+// Package servertest starts a complete server for a test, with its own database, on loopback. It
+// is for tests of clients of a server: client, worker, command line.
 package servertest
 
 import (

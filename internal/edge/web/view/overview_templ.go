@@ -349,7 +349,7 @@ func lateCard(m OverviewModel) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if m.MoreLate {
-					templ_7745c5c3_Err = more("More late runs: servo runs late").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = more("The longest delays are listed. GET /v1/runs:late lists all late runs.").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
