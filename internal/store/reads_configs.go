@@ -113,12 +113,14 @@ type RecentSlot struct {
 	Outcome config.Outcome
 	Run     *id.Run
 	State   run.State // of the run, if it fired
+	// Triggered reports a run without a slot: At is its creation.
+	Triggered bool
 }
 
 // maxRecent is how many slots of each config are returned.
 const maxRecent = 20
 
-// RecentSlots reads the outcomes of the last slots of configs, the newest first: of configs of one
+// RecentSlots reads the outcomes of the last slots and triggered runs of configs, the newest first: of configs of one
 // tenant, or of any for the zero tenant.
 func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKey) (map[id.Config][]RecentSlot, error) {
 	recent := make(map[id.Config][]RecentSlot, len(of))
@@ -133,7 +135,7 @@ func (s *Store) RecentSlots(ctx context.Context, tenant id.Tenant, of []ConfigKe
 		})
 		for _, r := range rows {
 			key := id.Of[id.Config](r.ConfigID)
-			slot := RecentSlot{At: r.At, Slots: r.Slots, Outcome: config.Outcome(r.Outcome), State: run.State(r.State)}
+			slot := RecentSlot{At: r.At, Slots: r.Slots, Outcome: config.Outcome(r.Outcome), State: run.State(r.State), Triggered: r.Triggered}
 			if r.RunID != uuid.Nil {
 				slot.Run = runOf(&r.RunID)
 			}

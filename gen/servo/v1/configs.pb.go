@@ -935,7 +935,7 @@ type Config struct {
 	CreatedBy           string                 `protobuf:"bytes,18,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt           *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt           *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Outcomes of up to 20 last slots, the newest first; only in lists with with_recent.
+	// Outcomes of up to 20 last slots and triggered runs, the newest first; only in lists with with_recent.
 	Recent []*RecentSlot `protobuf:"bytes,21,rep,name=recent,proto3" json:"recent,omitempty"`
 	// When the config was deleted. A deleted config, its audit and its slots are found by id only.
 	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
@@ -1147,7 +1147,9 @@ type RecentSlot struct {
 	// State of that run.
 	State Run_State `protobuf:"varint,4,opt,name=state,proto3,enum=servo.v1.Run_State" json:"state,omitempty"`
 	// Number of slots.
-	Count         int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	// The run has no slot: a call or an event triggered it. slot is when it was created.
+	Triggered     bool `protobuf:"varint,6,opt,name=triggered,proto3" json:"triggered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,6 +1217,13 @@ func (x *RecentSlot) GetCount() int64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *RecentSlot) GetTriggered() bool {
+	if x != nil {
+		return x.Triggered
+	}
+	return false
 }
 
 // LastRun is the newest run of a config.
@@ -4371,14 +4380,15 @@ const file_servo_v1_configs_proto_rawDesc = "" +
 	"\x06ACTIVE\x10\x01\x12\n" +
 	"\n" +
 	"\x06PAUSED\x10\x02\x12\f\n" +
-	"\bDISABLED\x10\x03\"\xc2\x01\n" +
+	"\bDISABLED\x10\x03\"\xe0\x01\n" +
 	"\n" +
 	"RecentSlot\x12.\n" +
 	"\x04slot\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x121\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x17.servo.v1.Slots.OutcomeR\aoutcome\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12)\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\x03R\x05count\"\x81\x01\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12\x1c\n" +
+	"\ttriggered\x18\x06 \x01(\bR\ttriggered\"\x81\x01\n" +
 	"\aLastRun\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.servo.v1.Run.StateR\x05state\x12;\n" +

@@ -29,8 +29,8 @@ type SearchRequest struct {
 	// An id, or a part of a name, in upper or lower case; for a key also the first 4 or more digits of
 	// its id. Surrounding spaces are ignored.
 	Q string `protobuf:"bytes,1,opt,name=q,proto3" json:"q,omitempty"`
-	// Empty searches all tenants, without pipelines, assets and locks, and only the first 20,000
-	// configs.
+	// Empty searches all tenants, without locks, with the pipelines and assets of the first 20 tenants
+	// by name, and only the first 20,000 configs.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Only objects of this workspace; defaults to all. A key of one workspace must set it.
 	Workspace     string `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -93,7 +93,7 @@ func (x *SearchRequest) GetWorkspace() string {
 type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Found []*Found               `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
-	// The search was partial: set a tenant to search its pipelines, assets and locks too.
+	// The search left out pipelines, assets and locks of some tenants: set a tenant to search its own.
 	Partial bool `protobuf:"varint,2,opt,name=partial,proto3" json:"partial,omitempty"`
 	// More than 20,000 configs exist, and only 20,000 were searched: set a tenant.
 	Cut           bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`

@@ -89,11 +89,11 @@ func Roles() []Role { return []Role{Worker, Tick, Viewer, Operator, Developer, T
 func ladder() []rung {
 	return []rung{
 		{Viewer, []Permission{
-			AssetsRead, RunsRead, ConfigsRead, CostsRead, TenantRead, LocksRead, AlertsRead, EventsRead, BackfillsRead, QuarantineRead,
+			AssetsRead, RunsRead, ConfigsRead, CostsRead, TenantRead, QuotasRead, LocksRead, AlertsRead, EventsRead, BackfillsRead, QuarantineRead,
 		}},
 		{Operator, []Permission{RunsTrigger, RunsCancel, RunsRetry, ConfigsOperate, QuarantineReview, LocksRelease, AlertsSilence}},
 		{Developer, []Permission{AssetsDeploy, AssetsDelete, DeploymentsActivate, ConfigsWrite, BackfillsCreate, BackfillsManage, EventsSend}},
-		{TenantAdmin, []Permission{KeysManage, KeysRead, QuotasRead, SubscriptionsManage, SubscriptionsRead, AuditRead, WorkspacesManage}},
+		{TenantAdmin, []Permission{KeysManage, KeysRead, SubscriptionsManage, SubscriptionsRead, AuditRead, WorkspacesManage}},
 		{Platform, []Permission{
 			TenantsManage, ReleasesManage, QuotasManage, PoolsManage, SchedulerTick, DispatchPause, Projections, SigningKeys, Admin, PlatformRead, TasksWork,
 		}},

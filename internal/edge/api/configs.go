@@ -215,7 +215,7 @@ func (s configService) listConfigs(ctx context.Context, tenant id.Tenant, req *s
 }
 
 func recentToProto(r store.RecentSlot) *servov1.RecentSlot {
-	slot := &servov1.RecentSlot{Slot: timestamp(r.At), Outcome: servov1.Slots_Outcome(r.Outcome), Count: r.Slots, State: servov1.Run_State(r.State)}
+	slot := &servov1.RecentSlot{Slot: timestamp(r.At), Outcome: servov1.Slots_Outcome(r.Outcome), Count: r.Slots, State: servov1.Run_State(r.State), Triggered: r.Triggered}
 	if r.Outcome == config.Fired && r.Run != nil {
 		slot.Run = r.Run.String()
 	}

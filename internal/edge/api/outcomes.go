@@ -16,8 +16,8 @@ import (
 	"go.arco.dev/servo/internal/store"
 )
 
-// maxNextSlots bounds the counted future slots.
-const maxNextSlots = 1000
+// maxNextSlots bounds the counted future slots: a week of one each minute and more.
+const maxNextSlots = 12_000
 
 // GetOutcomes implements servov1.ConfigServiceServer.
 func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomesRequest) (*servov1.ConfigOutcomes, error) {
@@ -48,19 +48,37 @@ func (s configService) GetOutcomes(ctx context.Context, req *servov1.GetOutcomes
 	days.count(outcomes)
 	answer := &servov1.ConfigOutcomes{Timezone: name, From: first.Format(time.DateOnly), To: last.Format(time.DateOnly), CountedFrom: timestamp(oldest)}
 	if after := later(now, found.DecidedUntil); found.Fires() && after.Before(days.end()) {
-		come, err := preview(found, after, maxNextSlots)
+		come, more, err := futureSlots(found, after, days.end())
 		if err != nil {
 			return nil, err
 		}
-		for _, slot := range come.GetSlots() {
-			days.next(slot.GetSlot().AsTime())
+		for _, slot := range come {
+			days.next(slot)
 		}
-		if n := len(come.GetSlots()); n == maxNextSlots && come.GetSlots()[n-1].GetSlot().AsTime().Before(days.end()) {
-			answer.CountedTo = come.GetSlots()[n-1].GetSlot()
+		if more {
+			answer.CountedTo = timestamp(come[len(come)-1])
 		}
 	}
 	answer.Days = days.filled()
 	return answer, nil
+}
+
+// futureSlots returns the slots of a config between two times, and whether there are more than it
+// counts. A rescheduled slot replaces the slots before it.
+func futureSlots(c store.ConfigView, after, end time.Time) (slots []time.Time, more bool, err error) {
+	sched, err := c.Spec.Schedule()
+	if err != nil {
+		return nil, false, err
+	}
+	if c.MovedTo.After(after) {
+		slots, after = append(slots, c.MovedTo), c.MovedTo
+	}
+	if sched.Timed() && after.Before(end) {
+		timed, _ := sched.Slots(after, end, maxNextSlots)
+		more = len(timed) == maxNextSlots
+		slots = append(slots, timed...)
+	}
+	return slots, more, nil
 }
 
 func later(a, b time.Time) time.Time {

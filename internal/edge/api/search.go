@@ -20,6 +20,8 @@ const (
 	foundOfKind = 5
 	// searchedWorkspaces bounds the workspaces whose pipelines and assets are searched.
 	searchedWorkspaces = 20
+	// searchedTenants bounds the tenants whose pipelines and assets a search of all tenants covers.
+	searchedTenants = 20
 )
 
 // searchService implements servo.v1.SearchService.
@@ -89,7 +91,9 @@ func (s searchService) Search(ctx context.Context, req *servov1.SearchRequest) (
 			return nil, err
 		}
 	} else {
-		answer.Partial = req.GetTenant() == ""
+		if answer.Partial, err = s.partial(ctx, tenant); err != nil {
+			return nil, err
+		}
 		if found, err = s.byName(ctx, tenant, req.GetWorkspace(), text); err != nil {
 			return nil, err
 		}
@@ -167,7 +171,8 @@ func (s searchService) byName(ctx context.Context, tenant id.Tenant, workspace, 
 	if tenant == (id.Tenant{}) {
 		looks = append(looks,
 			func() ([]store.Found, error) { return s.store.FindTenants(ctx, text, foundOfKind) },
-			func() ([]store.Found, error) { return s.findPools(ctx, text) })
+			func() ([]store.Found, error) { return s.findPools(ctx, text) },
+			func() ([]store.Found, error) { return s.findDeployedAnywhere(ctx, workspace, text) })
 	} else {
 		looks = append(looks,
 			func() ([]store.Found, error) { return s.findDeployed(ctx, tenant, workspace, text) },
@@ -197,6 +202,39 @@ func (s searchService) findPools(ctx context.Context, text string) (found []stor
 		}
 	}
 	return found, err
+}
+
+// partial reports whether a search leaves out the pipelines, assets or locks of some tenants.
+func (s searchService) partial(ctx context.Context, tenant id.Tenant) (bool, error) {
+	if tenant != (id.Tenant{}) {
+		return false, nil
+	}
+	tenants, err := s.store.ListTenants(ctx, "", searchedTenants+1)
+	return len(tenants) > searchedTenants, err
+}
+
+// findDeployedAnywhere finds pipelines and assets in the first tenants by name.
+func (s searchService) findDeployedAnywhere(ctx context.Context, workspace, text string) (all []store.Found, err error) {
+	tenants, err := s.store.ListTenants(ctx, "", searchedTenants)
+	if err != nil {
+		return nil, err
+	}
+	count := map[string]int{}
+	for _, t := range tenants {
+		found, err := s.findDeployed(ctx, t.ID, workspace, text)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			if count[f.Kind]++; count[f.Kind] <= foundOfKind {
+				all = append(all, f)
+			}
+		}
+		if count[kindPipeline] >= foundOfKind && count[kindAsset] >= foundOfKind {
+			break
+		}
+	}
+	return all, nil
 }
 
 // findDeployed finds pipelines and assets in the active deployments of a tenant.

@@ -15,11 +15,15 @@ import (
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/canon"
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/access"
 	"go.arco.dev/servo/internal/edge/web/view"
 )
 
 // newConfig is the form of a new config.
 func (s *Web) newConfig(v *visit) (view.Page, error) {
+	if err := v.mustMay(access.ConfigsWrite); err != nil {
+		return view.Page{}, err
+	}
 	m := view.ConfigFormModel{Scope: v.scope, Tenant: v.scope.Tenant, New: true, Values: view.NewConfigValues()}
 	if v.query("pipeline") != "" {
 		m.Values["pipeline"] = v.query("pipeline")
@@ -29,6 +33,9 @@ func (s *Web) newConfig(v *visit) (view.Page, error) {
 
 // editConfig is the form of a stored config.
 func (s *Web) editConfig(v *visit) (view.Page, error) {
+	if err := v.mustMay(access.ConfigsWrite); err != nil {
+		return view.Page{}, err
+	}
 	found, err := s.configOf(v)
 	if err != nil {
 		return view.Page{}, err

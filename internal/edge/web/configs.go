@@ -36,9 +36,14 @@ func (v *visit) version() int32 {
 
 // configs is the list of configs.
 func (s *Web) configs(v *visit) (view.Page, error) {
+	f := filters{v: v}
 	m := view.ConfigsModel{
-		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Label: v.query("label"), Prefix: v.query("prefix"),
+		Scope: v.scope, State: f.one("state", "ACTIVE", "PAUSED", "DISABLED", "FAILING"), Pipeline: v.query("pipeline"), Label: v.query("label"), Prefix: v.query("prefix"),
 		MayWrite: v.may(access.ConfigsWrite),
+	}
+	if m.Invalid = f.Invalid; m.Invalid != "" {
+		m.First = true
+		return view.Page{Title: "Configs", Section: "configs", Body: view.Configs(m)}, nil
 	}
 	req := &servov1.ListConfigsRequest{
 		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, NamePrefix: m.Prefix, Failing: m.State == "FAILING", WithRecent: true,

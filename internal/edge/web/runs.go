@@ -2,6 +2,8 @@ package web
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/fault"
@@ -24,8 +26,13 @@ const rowsOfList = 50
 
 // runs is the list of runs.
 func (s *Web) runs(v *visit) (view.Page, error) {
+	f := filters{v: v}
 	m := view.RunsModel{
-		Scope: v.scope, State: v.query("state"), Pipeline: v.query("pipeline"), Config: v.query("config"), Since: v.query("since"),
+		Scope: v.scope, State: f.one("state", runStates()...), Pipeline: v.query("pipeline"), Config: v.query("config"), Since: f.one("since", periods()...),
+	}
+	if m.Invalid = f.Invalid; m.Invalid != "" {
+		m.First = true
+		return view.Page{Title: "Runs", Section: "runs", Body: view.Runs(m)}, nil
 	}
 	req := &servov1.ListRunsRequest{
 		Tenant: v.scope.Tenant, Workspace: v.scope.Workspace, Pipeline: m.Pipeline, Config: m.Config, From: v.since(), PageSize: rowsOfList, PageToken: v.token(),
@@ -65,7 +72,7 @@ func (s *Web) run(v *visit) (view.Page, error) {
 			m.Why = why
 		}
 	}
-	if m.MayRetry && found.GetFinishedAt() != nil {
+	if found.GetFinishedAt() != nil {
 		if m.Retry, err = s.retryOf(v, tenant, run); err != nil {
 			return view.Page{}, err
 		}
@@ -96,8 +103,13 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 	tenant, run := m.Run.GetTenant(), m.Run.GetId()
 	switch m.Tab {
 	case "tasks":
-		m.Filter = v.query("state")
-		req := &servov1.ListTasksRequest{Tenant: tenant, Run: run, Asset: v.query("asset"), PageSize: rowsOfList, PageToken: v.token()}
+		f := filters{v: v}
+		if m.Filter = f.one("state", taskStates()...); f.Invalid != "" {
+			m.Invalid = f.Invalid
+			return nil
+		}
+		m.Asset = v.query("asset")
+		req := &servov1.ListTasksRequest{Tenant: tenant, Run: run, Asset: m.Asset, PageSize: rowsOfList, PageToken: v.token()}
 		if state := servov1.Task_State_value[m.Filter]; state != 0 {
 			req.State = []servov1.Task_State{servov1.Task_State(state)}
 		}
@@ -113,8 +125,15 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 		return nil
 	case "gantt":
 		events, more, err := s.runEvents(v, tenant, run)
-		m.Gantt = view.GanttOf(events, m.Run, v.now)
-		m.Gantt.More = more
+		if err != nil {
+			return err
+		}
+		graph, err := s.api.runs.GetRunGraph(v.ctx, &servov1.GetRunGraphRequest{Tenant: tenant, Run: run})
+		first, _ := strconv.Atoi(v.query("row")) // 0 without one
+		m.Timeline = view.TimelineOf(events, m.Run, view.TimelineOptions{
+			Now: v.now, From: v.milliseconds("from"), To: v.milliseconds("to"), Open: v.query("open"), First: first, Graph: graph, Path: v.with("page", ""),
+		})
+		m.Timeline.More = more
 		return err
 	}
 	m.Tab = "graph"
@@ -188,6 +207,9 @@ func (s *Web) tail(v *visit, tenant, run, task string) (text string, cut bool, e
 		}
 		if len(text) > most {
 			text, cut = text[len(text)-most:], true
+			if _, whole, more := strings.Cut(text, "\n"); more { // begin with a whole line
+				text = whole
+			}
 		}
 		if list.GetNextPageToken() == "" {
 			return text, cut || list.GetDroppedBytes() > 0, nil

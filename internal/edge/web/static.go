@@ -31,6 +31,7 @@ func readFiles() (files, error) {
 	for _, parts := range [][]string{
 		{"servo.css"},
 		{"servo.js"},
+		{"logs.js"},
 		{"icon.svg"},
 		// One file: htmx processes the page right after it is loaded and ignores extensions that
 		// load later, as they would on a slow connection. The page would not be live.

@@ -112,6 +112,7 @@ func (s *Web) routes() {
 	s.capacityRoutes()
 	s.releaseRoutes()
 	s.runRoutes()
+	s.logRoutes()
 	s.configRoutes()
 	s.simulatorRoutes()
 	s.tenantRoutes()

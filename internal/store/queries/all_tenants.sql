@@ -104,14 +104,20 @@ ORDER  BY c.tenant_id, c.id
 LIMIT  @most::int;
 
 -- name: RecentSlots :many
--- The outcomes of the last slots of each config of a page.
-SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
+-- The outcomes of the last slots of each config of a page, and its last runs without a slot. These are
+-- among the newest runs of the config, so that a config with many slots costs no more.
+SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state, s.triggered::bool AS triggered
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@config_ids::uuid[]) AS config_id) AS n
-JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
+JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id, false AS triggered FROM servo.slots x
                  WHERE  x.tenant_id = n.tenant_id AND x.config_id = n.config_id ORDER BY x.slot_at DESC LIMIT @most::int)
                 UNION ALL
-                (SELECT y.from_at, y.slots, y.outcome, y.run_id FROM servo.slot_ranges y
-                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT @most::int)) AS s ON true
+                (SELECT y.from_at, y.slots, y.outcome, y.run_id, false FROM servo.slot_ranges y
+                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT @most::int)
+                UNION ALL
+                (SELECT u.created_at, 1, 1, u.id, true
+                 FROM   (SELECT v.id, v.created_at, v.slot_at FROM servo.runs v
+                         WHERE  v.tenant_id = n.tenant_id AND v.config_id = n.config_id ORDER BY v.id DESC LIMIT @most::int) AS u
+                 WHERE  u.slot_at IS NULL)) AS s ON true
 LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true;
 
 -- name: EventsNewest :many

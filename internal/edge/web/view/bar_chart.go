@@ -3,7 +3,9 @@ package view
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // Column is a stack of parts over one label.
@@ -22,23 +24,26 @@ type Part struct {
 
 // Bars is a chart of columns, laid out.
 type Bars struct {
-	Title         string
-	Width, Height int
-	Base          int // y of the lower end of columns
-	Lines         []Mark
-	Columns       []laidColumn
-	Labels        []Mark
-	Empty         bool // all values are zero
+	Title   string
+	Axis    int // width of the labels of the vertical axis, in pixels
+	Height  int
+	Base    int // y of the lower end of columns
+	Lines   []Mark
+	Columns []laidColumn
+	Labels  []Mark
+	Empty   bool // all values are zero
 }
 
-// Mark is a label of an axis.
+// Mark is a label of an axis. At is in pixels on the vertical axis, in percent on the horizontal one.
 type Mark struct {
-	At    int
-	Label string
+	At       float64
+	Label    string
+	Optional bool // left out on small screens
 }
 
+// laidColumn is a column: its place is in percent of the plot, so that a chart fills any card.
 type laidColumn struct {
-	X, Width int
+	X, Width float64
 	Title    string
 	Pieces   []piece
 	Mark     string
@@ -49,20 +54,27 @@ type piece struct {
 	Class     string
 }
 
-// The sizes of a chart, in pixels.
+// The sizes of a chart, in pixels; widths of the plot in percent.
 const (
-	barsLeft   = 52
-	barsTop    = 10
-	barsPlot   = 110
-	barsBelow  = 20
-	barsAcross = 840
-	widestBar  = 44
-	labelRoom  = 58
+	barsTop   = 12
+	barsPlot  = 116
+	barsBelow = 22
+	widestBar = 5.0
+	mostMarks = 12 // labels of the horizontal axis
+	charWidth = 6.4
 )
+
+// middle is the centre of a column.
+func (c laidColumn) middle() float64 { return c.X + c.Width/2 }
+
+// percent formats a place in a plot.
+func percent(at float64) string {
+	return strconv.FormatFloat(math.Round(at*1000)/1000, 'f', -1, 64) + "%"
+}
 
 // BarsOf lays out columns. Every value above zero is visible.
 func BarsOf(title string, columns []Column, format func(float64) string) Bars {
-	out := Bars{Title: title, Height: barsTop + barsPlot + barsBelow, Base: barsTop + barsPlot, Width: barsLeft + barsAcross + 8, Empty: true}
+	out := Bars{Title: title, Height: barsTop + barsPlot + barsBelow, Base: barsTop + barsPlot, Empty: true}
 	if len(columns) == 0 {
 		return out
 	}
@@ -77,13 +89,15 @@ func BarsOf(title string, columns []Column, format func(float64) string) Bars {
 	out.Empty = most == 0
 	top := ceiling(most)
 	for _, share := range []float64{0, 0.5, 1} {
-		out.Lines = append(out.Lines, Mark{At: out.Base - int(share*barsPlot), Label: format(top * share)})
+		line := Mark{At: float64(out.Base) - share*barsPlot, Label: format(top * share)}
+		out.Lines = append(out.Lines, line)
+		out.Axis = max(out.Axis, int(charWidth*float64(utf8.RuneCountInString(line.Label)))+12)
 	}
-	step := float64(barsAcross) / float64(len(columns))
-	width := max(2, min(widestBar, int(step*0.75)))
-	each := max(1, int(math.Ceil(labelRoom/step)))
+	step := 100 / float64(len(columns))
+	width := min(widestBar, step*0.75)
+	each := max(1, int(math.Ceil(float64(len(columns))/mostMarks)))
 	for i, c := range columns {
-		middle := barsLeft + int(step*(float64(i)+0.5))
+		middle := step * (float64(i) + 0.5)
 		laid := laidColumn{X: middle - width/2, Width: width, Title: c.Title, Mark: c.Mark}
 		y := out.Base
 		for _, p := range c.Parts {
@@ -95,8 +109,8 @@ func BarsOf(title string, columns []Column, format func(float64) string) Bars {
 			laid.Pieces = append(laid.Pieces, piece{Y: y, Height: height, Class: p.Class})
 		}
 		out.Columns = append(out.Columns, laid)
-		if (len(columns)-1-i)%each == 0 { // the last one always has its label
-			out.Labels = append(out.Labels, Mark{At: middle, Label: c.Label})
+		if back := len(columns) - 1 - i; back%each == 0 && middle > 3 { // the last one always has its label
+			out.Labels = append(out.Labels, Mark{At: middle, Label: c.Label, Optional: back/each%3 != 0})
 		}
 	}
 	return out
@@ -129,3 +143,11 @@ func seconds(value float64) string { return Duration(time.Duration(value * float
 
 // viewBox is the viewBox attribute of a drawing.
 func viewBox(width, height int) string { return fmt.Sprintf("0 0 %d %d", width, height) }
+
+// anchor keeps the last label of an axis inside of the chart.
+func anchor(i, n int) string {
+	if i == n-1 && n > 1 {
+		return "end"
+	}
+	return "middle"
+}

@@ -28,8 +28,8 @@ func TestBars(t *testing.T) {
 				if values[i] > 0 {
 					require.Len(t, c.Pieces, 2)
 				}
-				require.GreaterOrEqual(t, c.X, barsLeft)
-				require.LessOrEqual(t, c.X+c.Width, b.Width)
+				require.GreaterOrEqual(t, c.X, 0.0)
+				require.LessOrEqual(t, c.X+c.Width, 100.0)
 				for _, p := range c.Pieces {
 					require.Positive(t, p.Height)
 					require.GreaterOrEqual(t, p.Y, 0)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -79,7 +80,9 @@ func current(is bool) string {
 // sentence joins a field and its problem, with a capital letter and a full stop.
 func sentence(field, message string) string {
 	text := message
-	if field != "" {
+	if name, absent := strings.CutPrefix(message, "no "+field+" "); absent && field != "" {
+		text = field + " " + strconv.Quote(strings.Trim(name, `"`)) + " does not exist"
+	} else if field != "" {
 		text = field + " " + message
 	}
 	if text == "" {

@@ -17,6 +17,8 @@ const weeksShown = 5
 type Calendar struct {
 	Weeks [][]Day
 	Cut   time.Time // days up to this one are not counted completely; zero if all are
+	// CutAfter is the day from which future slots are not counted completely; zero if all are.
+	CutAfter time.Time
 }
 
 // Slots is the number of counted slots.
@@ -31,16 +33,17 @@ func (c Calendar) Slots() (n int64) {
 
 // Day is a cell of the calendar.
 type Day struct {
-	Date   string // as 2006-01-02
-	Number string // day of the month, with the month on its first day
-	Cut    bool   // not all slots were counted
-	Slots  int64  // decided slots
-	Next   int64  // future slots
-	Missed int64  // runs that missed their SLA
-	Tone   string // of the worst outcome; "" without slots
-	Shape  string
-	counts map[string]int64
-	parts  map[string]bool // outcomes of ranges that this day is a part of
+	Date    string // as 2006-01-02
+	Number  string // day of the month, with the month on its first day
+	Cut     bool   // not all slots were counted
+	Slots   int64  // decided slots
+	Next    int64  // future slots
+	NextCut bool   // not all future slots were counted
+	Missed  int64  // runs that missed their SLA
+	Tone    string // of the worst outcome; "" without slots
+	Shape   string
+	counts  map[string]int64
+	parts   map[string]bool // outcomes of ranges that this day is a part of
 }
 
 // CalendarFrom is noon of the first day of the calendar at a time: a Monday. Noon exists on every
@@ -68,6 +71,9 @@ func CalendarOf(o *servov1.ConfigOutcomes, now time.Time, zone *time.Location) C
 	if o.GetCountedFrom() != nil {
 		c.Cut = o.GetCountedFrom().AsTime().In(zone)
 	}
+	if o.GetCountedTo() != nil {
+		c.CutAfter = o.GetCountedTo().AsTime().In(zone)
+	}
 	for week := range weeksShown {
 		var days []Day
 		for i := range 7 {
@@ -78,6 +84,7 @@ func CalendarOf(o *servov1.ConfigOutcomes, now time.Time, zone *time.Location) C
 				d.Number = date.Format("2 Jan")
 			}
 			d.Cut = !c.Cut.IsZero() && d.Date <= c.Cut.Format(time.DateOnly)
+			d.NextCut = !c.CutAfter.IsZero() && d.Date >= c.CutAfter.Format(time.DateOnly)
 			days = append(days, d)
 		}
 		c.Weeks = append(c.Weeks, days)

@@ -164,6 +164,25 @@ func sameText(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
+// focus is the first field with an error.
+func (m ConfigFormModel) focus() string {
+	for _, f := range formFields() {
+		if m.Errors[f.Name] != "" {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// previewOnce is the preview without an error that a field of the form already shows.
+func (m ConfigFormModel) previewOnce() Preview {
+	p := m.Preview
+	if p.Invalid != "" && slices.ContainsFunc([]string{"kind", "cron", "template", "interval", "timezone", "jitter"}, func(name string) bool { return m.Errors[name] != "" }) {
+		p.Invalid = ""
+	}
+	return p
+}
+
 // action is the address of the form.
 func (m ConfigFormModel) action() string {
 	if m.New {

@@ -41,7 +41,11 @@ func oldestFirst(recent []*servov1.RecentSlot) []*servov1.RecentSlot {
 
 // recentText is the label of a dot.
 func recentText(s *servov1.RecentSlot, zone *time.Location) string {
-	text := wall(s.GetSlot(), zone) + ": " + slotLook(s.GetOutcome(), s.GetState()).Label
+	text := wall(s.GetSlot(), zone)
+	if s.GetTriggered() {
+		text += " (triggered)"
+	}
+	text += ": " + slotLook(s.GetOutcome(), s.GetState()).Label
 	if s.GetCount() > 1 {
 		text += " (" + Plural(s.GetCount(), "slot", "slots") + ")"
 	}

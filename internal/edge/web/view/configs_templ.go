@@ -120,7 +120,7 @@ func Configs(m ConfigsModel) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if m.Invalid != "" {
-			templ_7745c5c3_Err = Note(toneWait, m.Invalid, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note(toneBad, m.Invalid, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -314,7 +314,7 @@ func configTable(m ConfigsModel) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = Table("State", "Config", columnIf(m.Scope.Tenant == "", "Tenant"), "Trigger|optional", "Next slot", "Last run", "Last slots|optional").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Table("State", "Config", columnIf(m.Scope.Tenant == "", "Tenant"), "Trigger|optional", "Next slot", "Last run", "Recent|optional").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -32,6 +32,7 @@ type Page struct {
 	Section string // entry of the navigation
 	Live    bool   // the page is refreshed while it is open
 	Rarely  bool   // every fifth refresh is enough: the page takes many calls
+	Script  string // a further script that only this page needs
 	Body    templ.Component
 }
 

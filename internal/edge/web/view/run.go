@@ -19,19 +19,21 @@ type RunModel struct {
 
 	Run                 *servov1.Run
 	Tab, Filter         string
+	Asset               string // filter of tasks
+	Invalid             string // the error of a filter
 	Why                 *servov1.Explanation
 	Failed              []*servov1.Task
 	Tasks               []*servov1.Task
 	Events              []*servov1.Event
 	Graph               Graph
-	Gantt               Gantt
+	Timeline            Timeline
 	MayCancel, MayRetry bool
 	Retry               *servov1.Run // the newest retry of this run
 }
 
 // ExpensiveToRefresh reports whether a refresh every two seconds costs too much: the timeline of
 // many tasks reads many pages of events, and a run that ended does not change.
-func (m RunModel) ExpensiveToRefresh() bool { return len(m.Gantt.Rows) > 50 || !unfinished(m.Run) }
+func (m RunModel) ExpensiveToRefresh() bool { return len(m.Timeline.Rows) > 50 || !unfinished(m.Run) }
 
 // countsOf is the number of tasks by outcome.
 func countsOf(c *servov1.TaskCounts) string {

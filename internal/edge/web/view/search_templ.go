@@ -66,7 +66,7 @@ func Search(scope Scope, text string, answer *servov1.SearchResponse) templ.Comp
 			return templ_7745c5c3_Err
 		}
 		if answer.GetPartial() {
-			templ_7745c5c3_Err = Note("", "Pipelines, assets and locks are searched in one tenant", "Select a tenant above to find them.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note("", "Pipelines and assets of the first 20 tenants were searched", "Select a tenant above to search its own, and its locks.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
