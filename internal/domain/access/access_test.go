@@ -63,10 +63,10 @@ func TestRoles(t *testing.T) {
 	t.Run("what each role may do is what was agreed", func(t *testing.T) {
 		t.Parallel()
 		for role, has := range map[access.Role][]access.Permission{
-			access.Viewer:      {"ASSETS_READ", "RUNS_READ", "CONFIGS_READ", "COSTS_READ"},
+			access.Viewer:      {"ASSETS_READ", "RUNS_READ", "CONFIGS_READ", "COSTS_READ", "QUOTAS_READ"},
 			access.Operator:    {"RUNS_TRIGGER", "RUNS_CANCEL", "RUNS_RETRY", "CONFIGS_OPERATE", "QUARANTINE_REVIEW", "LOCKS_RELEASE", "ALERTS_SILENCE"},
 			access.Developer:   {"ASSETS_DEPLOY", "ASSETS_DELETE", "CONFIGS_WRITE", "BACKFILLS_CREATE", "BACKFILLS_MANAGE", "EVENTS_SEND"},
-			access.TenantAdmin: {"KEYS_MANAGE", "QUOTAS_READ", "SUBSCRIPTIONS_MANAGE", "AUDIT_READ"},
+			access.TenantAdmin: {"KEYS_MANAGE", "SUBSCRIPTIONS_MANAGE", "AUDIT_READ"},
 			access.Tick:        {"SCHEDULER_TICK"},
 			access.Platform:    {"TENANTS_MANAGE", "QUOTAS_MANAGE", "POOLS_MANAGE", "DISPATCH_PAUSE", "PROJECTIONS", "SIGNING_KEYS", "ADMIN"},
 		} {

@@ -53,14 +53,23 @@ func TestOutcomes(t *testing.T) {
 	}
 
 	{ // more slots than are counted come
-		got, err := ask(func(r *servov1.GetOutcomesRequest) { r.From, r.To = "2027-02-01", "2027-05-31" })
+		often := hourly()
+		often.Trigger = &servov1.ConfigTrigger{Cron: "* * * * *"}
+		b.create(t, "often", often)
+		got, err := ask(func(r *servov1.GetOutcomesRequest) { r.Config, r.From, r.To = "often", "2027-02-01", "2027-02-28" })
 		require.NoError(t, err)
 		var next int64
 		for _, d := range got.GetDays() {
 			next += d.GetNext()
 		}
-		require.EqualValues(t, 1000, next)
-		require.Equal(t, noon.Add((16+1000)*time.Hour), got.GetCountedTo().AsTime())
+		require.EqualValues(t, 12_000, next)
+		require.Equal(t, noon.Add(16*time.Hour+12_000*time.Minute), got.GetCountedTo().AsTime())
+	}
+
+	{ // months of hours are all counted
+		got, err := ask(func(r *servov1.GetOutcomesRequest) { r.From, r.To = "2027-02-01", "2027-05-31" })
+		require.NoError(t, err)
+		require.Nil(t, got.GetCountedTo())
 		for _, d := range got.GetDays() {
 			if d.GetDay() == "2027-02-05" {
 				require.EqualValues(t, 24, d.GetNext())

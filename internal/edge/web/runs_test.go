@@ -45,7 +45,7 @@ func TestRuns(t *testing.T) {
 		w.complete(w.claim())
 		at := view.RunPath(tenant, run.GetId())
 		w.Go(at + "?tab=gantt")
-		w.Until(`document.querySelectorAll("svg.draw rect").length >= 2`)
+		w.Until(`document.querySelectorAll(".t-bars rect").length >= 2`)
 		w.Go(at + "?tab=tasks")
 		require.Equal(t, 4, w.Count("tbody tr"))
 		w.Go(at + "?tab=tasks&state=SUCCEEDED")

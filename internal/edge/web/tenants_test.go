@@ -181,7 +181,7 @@ func TestPortal(t *testing.T) {
 		t.Parallel()
 		w := login(t, "viewer", "")
 		require.NotContains(t, browser.Eval[string](w, "document.documentElement.outerHTML"), "globex")
-		require.Equal(t, 2, w.Count(".tabs a"), "overview and workspaces")
+		require.Equal(t, 3, w.Count(".tabs a"), "overview, quotas and workspaces")
 		require.Zero(t, w.Count("dialog"))
 		w.Go(view.TenantPath(tenant) + "?tab=keys")
 		w.See("Not permitted")
