@@ -64,7 +64,7 @@ func (s *Web) assets(v *visit) (view.Page, error) {
 		Scope: v.scope, Workspaces: s.workspaces(v), Select: v.query("select"), Text: v.query("q"), Graph: v.query("view") == "graph",
 		Paging: v.paging(""), ListAt: v.with("view", ""), GraphAt: v.with("view", "graph"),
 	}
-	page := view.Page{Title: "Assets", Section: "assets"}
+	page := view.Page{Title: "Assets", Section: "assets", Script: "graph.js"}
 	err := s.fillAssets(v, &m)
 	_, doc := docOf(err)
 	switch {
@@ -96,6 +96,7 @@ func (s *Web) fillAssets(v *visit, m *view.AssetsModel) error {
 	m.More = more
 	if m.Graph {
 		m.Lineage = view.LineageOf(v.scope, all)
+		m.Lineage.Sparse = v.isLive()
 		return nil
 	}
 	m.Cut = max(0, len(all)-foundAssets)
@@ -140,7 +141,8 @@ func (s *Web) asset(v *visit) (view.Page, error) {
 	if m.Pipelines, err = s.pipelinesWith(v, found); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: key, Section: "assets", Live: true, Rarely: true, Body: view.Asset(m)}, nil
+	m.Neighbours.Sparse = v.isLive()
+	return view.Page{Title: key, Section: "assets", Live: true, Rarely: true, Script: "graph.js", Body: view.Asset(m)}, nil
 }
 
 // kin are the assets of a selection.

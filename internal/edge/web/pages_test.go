@@ -44,7 +44,7 @@ func (w *world) furnish() map[string]string {
 	w.releases()
 	return map[string]string{
 		"{channel}": "stable", "{release}": "2026.11.2",
-		"{tenant}": tenant, "{run}": lease.GetRun(), "{task}": lease.GetTask(), "{config}": "shop-nightly", "{namespace}": "shop", "{name}": "clean",
+		"{tenant}": tenant, "{run}": lease.GetRun(), "{task}": lease.GetTask(), "{config}": "shop-nightly", "{pipeline}": "shop", "{namespace}": "shop", "{name}": "clean",
 		"failed": failed.GetId(), "{backfill}": backfill.GetId(),
 	}
 }
@@ -129,6 +129,8 @@ func TestEveryPage(t *testing.T) {
 		"/ui/admin?tab=keys", "/ui/admin?tab=signing", "/ui/admin?tab=subscriptions", "/ui/admin?tab=projections", "/ui/admin?tab=audit", "/ui/alerts?tenant={tenant}",
 		"/ui/configs?tenant={tenant}", "/ui/configs/new?tenant={tenant}", "/ui/tenants/{tenant}/configs/{config}?tab=audit", "/ui/tenants/{tenant}/configs/{config}?tab=settings&day=2026-01-05",
 		"/ui/simulator?tenant={tenant}&days=30",
+		"/ui/pipelines?tenant={tenant}", "/ui/tenants/{tenant}/pipelines/{pipeline}?tab=grid", "/ui/tenants/{tenant}/pipelines/{pipeline}?tab=runs", "/ui/tenants/{tenant}/pipelines/{pipeline}?tab=configs",
+		"/ui/tenants/{tenant}/pipelines/{pipeline}?tab=parameters", "/ui/tenants/{tenant}/pipelines/{pipeline}?tab=versions", "/ui/tenants/{tenant}/pipelines/{pipeline}/run?from={run}", "/ui/tenants/{tenant}/runs/{run}/logs?task={task}",
 		"/ui/releases/{release}?channel=stable&with=2026.11.1", "/ui/releases/broken?channel=stable", "/ui/tenants/north",
 	}
 	addresses = append(addresses, patterns(t)...)

@@ -65,7 +65,7 @@ func (s *Web) run(v *visit) (view.Page, error) {
 	if err != nil {
 		return view.Page{}, err
 	}
-	m := view.RunModel{Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry), Paging: v.paging("")}
+	m := view.RunModel{Run: found, Tab: v.query("tab"), MayCancel: v.may(access.RunsCancel), MayRetry: v.may(access.RunsRetry), MayTrigger: v.may(access.RunsTrigger), Paging: v.paging("")}
 	if found.GetFinishedAt() == nil {
 		// The page works without the explanation.
 		if why, err := s.api.runs.ExplainRun(v.ctx, &servov1.ExplainRunRequest{Tenant: tenant, Run: run}); err == nil {
@@ -83,7 +83,7 @@ func (s *Web) run(v *visit) (view.Page, error) {
 	if err := s.runTab(v, &m); err != nil {
 		return view.Page{}, err
 	}
-	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.ExpensiveToRefresh(), Body: view.Run(m)}, nil
+	return view.Page{Title: found.GetPipeline() + " " + view.ShortID(run), Section: "runs", Live: m.First, Rarely: m.ExpensiveToRefresh(), Script: "graph.js", Body: view.Run(m)}, nil
 }
 
 // failedTasks are the first failed tasks of a run.
@@ -139,6 +139,7 @@ func (s *Web) runTab(v *visit, m *view.RunModel) error {
 	m.Tab = "graph"
 	graph, err := s.api.runs.GetRunGraph(v.ctx, &servov1.GetRunGraphRequest{Tenant: tenant, Run: run})
 	m.Graph = view.GraphOf(graph, v.query("by") == "task")
+	m.Graph.Sparse = v.isLive()
 	return err
 }
 

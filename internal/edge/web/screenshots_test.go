@@ -124,7 +124,7 @@ func found(t *testing.T, base string) map[string]string {
 	}
 	namespace, name, _ := strings.Cut(task.GetAsset(), "/")
 	return map[string]string{
-		"{tenant}": run.GetTenant(), "{run}": run.GetId(), "{task}": task.GetId(), "{config}": config.GetName(), "{namespace}": namespace, "{name}": name,
+		"{tenant}": run.GetTenant(), "{run}": run.GetId(), "{task}": task.GetId(), "{config}": config.GetName(), "{pipeline}": run.GetPipeline(), "{namespace}": namespace, "{name}": name,
 	}
 }
 

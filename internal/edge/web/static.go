@@ -32,6 +32,7 @@ func readFiles() (files, error) {
 		{"servo.css"},
 		{"servo.js"},
 		{"logs.js"},
+		{"graph.js"},
 		{"icon.svg"},
 		// One file: htmx processes the page right after it is loaded and ignores extensions that
 		// load later, as they would on a slow connection. The page would not be live.

@@ -125,6 +125,9 @@ func (v *visit) everywhere() bool { return v.may(access.PlatformRead) }
 // query is a parameter of the address.
 func (v *visit) query(name string) string { return cleaned(v.URL.Query().Get(name)) }
 
+// isLive reports whether the visit is a refresh of a live page.
+func (v *visit) isLive() bool { return strings.HasPrefix(v.URL.Path, livePrefix+"/") }
+
 // token is the page token of a list.
 func (v *visit) token() string { return v.query("page") }
 

@@ -113,6 +113,7 @@ func (s *Web) routes() {
 	s.releaseRoutes()
 	s.runRoutes()
 	s.logRoutes()
+	s.pipelineRoutes()
 	s.configRoutes()
 	s.simulatorRoutes()
 	s.tenantRoutes()

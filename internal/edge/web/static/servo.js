@@ -3,6 +3,122 @@
 (() => {
   "use strict";
 
+  // ---- one time setting: times are shown in the reader's zone or in UTC, with 24 hours and the zone
+  let zone = "";
+  try { zone = localStorage.getItem("servo-zone") ?? ""; } catch { /* storage may be disabled */ }
+  const clock = (at) => at.toLocaleString("en-GB", { timeZone: zone || undefined, day: "2-digit", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false, timeZoneName: "short" });
+  const showZone = () => document.querySelectorAll("[data-zone-switch]").forEach((b) => { b.textContent = zone || "Local"; b.title = zone ? "Times in UTC. Select for your time zone." : "Times in your time zone, " + Intl.DateTimeFormat().resolvedOptions().timeZone + ". Select for UTC."; });
+  addEventListener("DOMContentLoaded", showZone);
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-zone-switch]")) return;
+    zone = zone ? "" : "UTC";
+    try { localStorage.setItem("servo-zone", zone); } catch { /* applies to this page only */ }
+    showZone();
+    document.querySelectorAll("rel-time").forEach((t) => t.show());
+  });
+
+  // ---- recent pages, for the command palette
+  const recentPages = () => { try { return JSON.parse(localStorage.getItem("servo-recent") ?? "[]"); } catch { return []; } };
+  addEventListener("DOMContentLoaded", () => {
+    const title = document.querySelector("h1")?.textContent.trim();
+    if (!title || !location.pathname.startsWith("/ui/tenants/")) return;
+    const here = { title, at: location.pathname, kind: /\/(run|task|config|pipeline|asset|backfill)s\/[^/]+(?:\/[^/]+)?$/.exec(location.pathname)?.[1] ?? "page" };
+    try { localStorage.setItem("servo-recent", JSON.stringify([here, ...recentPages().filter((r) => r.at !== here.at)].slice(0, 8))); } catch { /* no recent pages */ }
+  });
+
+  // ---- command palette (ctrl-K) and the list of keys (?)
+  const element = (tag, classes, text) => { const e = document.createElement(tag); if (classes) e.className = classes; if (text) e.textContent = text; return e; };
+  const entry = (kind, label, at, act) => {
+    const e = element(at ? "a" : "button", "palette-entry");
+    if (at) e.href = at; else { e.type = "button"; e.addEventListener("click", () => { palette.close(); act(); }); }
+    e.setAttribute("role", "option");
+    e.append(element("span", "kind", kind), element("span", "", label));
+    return e;
+  };
+  let palette = null, asked = 0;
+  const openPalette = () => {
+    if (!palette) {
+      palette = element("dialog", "palette");
+      palette.setAttribute("aria-label", "Command palette");
+      const input = element("input");
+      input.type = "search"; input.placeholder = "Go to a page, find an object, or run an action"; input.maxLength = 200; input.setAttribute("aria-label", "Command"); input.autocomplete = "off";
+      const list = element("div", "palette-list");
+      list.setAttribute("role", "listbox");
+      palette.append(input, list);
+      document.body.append(palette);
+      let waiting;
+      input.addEventListener("input", () => { clearTimeout(waiting); fill(list, input.value.trim()); waiting = setTimeout(() => search(list, input.value.trim()), 150); });
+      palette.addEventListener("keydown", (event) => {
+        const all = [...list.querySelectorAll(".palette-entry")], now = all.indexOf(document.activeElement);
+        if (event.key === "ArrowDown" && all.length) { event.preventDefault(); all[Math.min(now + 1, all.length - 1)].focus(); }
+        if (event.key === "ArrowUp") { event.preventDefault(); (now > 0 ? all[now - 1] : input).focus(); }
+        if (event.key === "Escape") { event.preventDefault(); palette.close(); } // a search field would only be cleared
+        if (event.key === "Enter" && document.activeElement === input && all.length) { event.preventDefault(); all[0].click(); }
+      });
+      palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
+    }
+    const input = palette.querySelector("input");
+    input.value = "";
+    fill(palette.querySelector(".palette-list"), "");
+    if (!palette.open) palette.showModal();
+    input.focus();
+  };
+  const fill = (list, text) => {
+    const low = text.toLowerCase(), has = (label) => label.toLowerCase().includes(low);
+    const entries = [];
+    for (const b of document.querySelectorAll("main .actions > button[data-dialog], main .actions > a.button")) {
+      const label = b.textContent.trim();
+      if (has(label)) entries.push(entry("action", label, b.href, () => b.click()));
+    }
+    for (const a of document.querySelectorAll(".side nav a")) if (has(a.textContent)) entries.push(entry("page", a.textContent.trim(), a.href));
+    if (has("switch theme")) entries.push(entry("action", "Switch theme", "", () => document.querySelector("[data-theme-switch]").click()));
+    if (has("keyboard shortcuts")) entries.push(entry("action", "Keyboard shortcuts", "", showKeys));
+    for (const r of recentPages()) if (r.at !== location.pathname && (has(r.title) || has(r.at))) entries.unshift(entry("recent", `${r.title} (${r.kind})`, r.at));
+    list.replaceChildren(...entries.slice(0, 30));
+  };
+  const search = async (list, text) => {
+    if (!text) return;
+    const mine = ++asked;
+    const answer = await fetch("/ui/find?" + new URLSearchParams({ q: text }));
+    if (mine !== asked || !answer.ok) return;
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const entries = [...found.querySelectorAll("a")].map((a) => entry(a.children[0].textContent, a.children[1].textContent + (a.children[2]?.textContent ? " · " + a.children[2].textContent : ""), a.getAttribute("href")));
+    list.prepend(...entries);
+  };
+  let keys = null;
+  const showKeys = () => {
+    if (!keys) {
+      keys = element("dialog");
+      const pad = element("div", "pad");
+      pad.append(element("h2", "", "Keyboard shortcuts"));
+      const table = element("dl", "facts");
+      for (const [key, what] of [["Ctrl K", "command palette"], ["/", "search"], ["?", "this list"], ["g then o, r, p, c, a, l", "overview, runs, pipelines, configs, assets, alerts"], ["+ − 0", "zoom a graph, fit it"], ["Esc", "close a dialog"]]) {
+        const dt = element("dt");
+        dt.append(element("kbd", "", key));
+        table.append(dt, element("dd", "", what));
+      }
+      const end = element("div", "end"), close = element("button", "", "Close");
+      close.type = "button"; close.dataset.close = "";
+      end.append(close);
+      pad.append(table, end);
+      keys.append(pad);
+      document.body.append(keys);
+    }
+    if (!keys.open) keys.showModal();
+  };
+  let prefix = 0;
+  const pages = { o: "/ui/", r: "/ui/runs", p: "/ui/pipelines", c: "/ui/configs", a: "/ui/assets", l: "/ui/alerts" };
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "k" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); openPalette(); return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog, [contenteditable]")) return;
+    if (event.key === "?") { event.preventDefault(); showKeys(); return; }
+    if (prefix && Date.now() - prefix < 1000 && pages[event.key]) {
+      const link = [...document.querySelectorAll(".side nav a")].find((a) => new URL(a.href).pathname === pages[event.key]);
+      if (link) location.assign(link.href);
+    }
+    prefix = event.key === "g" ? Date.now() : 0;
+  });
+
   // ---- times: <rel-time datetime="…"> shows the time since or until. Its text is in the shadow
   // DOM, so that a refresh of the page does not change it.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -32,13 +148,13 @@
       const mode = this.getAttribute("mode");
       let text;
       if (mode === "elapsed") text = span(seconds);
-      else if (mode === "local") text = at.toLocaleString();
+      else if (mode === "local") text = clock(at);
       else if (seconds < -1) text = "in " + span(seconds);
       else if (seconds < 5) text = "just now";
       else text = span(seconds) + " ago";
       const shown = this.shadowRoot.firstChild ?? this.shadowRoot.appendChild(document.createElement("span"));
       if (shown.textContent !== text) shown.textContent = text;
-      shown.title = at.toLocaleString() + " (" + at.toISOString() + ")";
+      shown.title = clock(at) + " (" + at.toISOString() + ")";
     }
   }
   customElements.define("rel-time", RelTime);
@@ -65,7 +181,29 @@
       const shown = document.querySelector(".side").classList.toggle("shown");
       at.setAttribute("aria-expanded", shown);
     }
-    if (at.dataset.copy) navigator.clipboard?.writeText(at.dataset.copy);
+    if (at.dataset.copy) {
+      navigator.clipboard?.writeText(at.dataset.copy);
+      at.classList.add("is-copied");
+      setTimeout(() => at.classList.remove("is-copied"), 1200);
+    }
+  });
+
+  // Dragging over a timeline zooms into that part.
+  let drag = null;
+  document.addEventListener("pointerdown", (event) => {
+    const bars = event.target.closest("[data-timeline] .t-bars");
+    if (bars && event.button === 0) drag = { bars, from: event.clientX, of: bars.closest("[data-timeline]").dataset };
+  });
+  document.addEventListener("pointerup", (event) => {
+    if (drag && Math.abs(event.clientX - drag.from) > 12) {
+      const r = drag.bars.getBoundingClientRect(), whole = drag.of.end - drag.of.begin;
+      const time = (x) => Math.round(+drag.of.begin + whole * Math.min(Math.max((x - r.left) / r.width, 0), 1));
+      const [a, b] = [time(drag.from), time(event.clientX)].sort((m, n) => m - n), at = new URL(location.href);
+      at.searchParams.set("from", a);
+      at.searchParams.set("to", b);
+      location.assign(at);
+    }
+    drag = null;
   });
 
   // A select of the page or of a filter applies at once.
@@ -128,7 +266,7 @@
   const box = () => document.querySelector(".search input");
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if ((event.key === "/" && !typing) || (event.key === "k" && (event.ctrlKey || event.metaKey))) {
+    if (event.key === "/" && !typing) {
       event.preventDefault();
       box()?.focus();
       box()?.select();

@@ -73,7 +73,7 @@ func NeighboursOf(s Scope, a *servov1.Asset) Graph {
 		}
 	}
 	laid := graph.Lay(len(keys), edges, graphSizes())
-	out := drawn(laid)
+	out := drawn(laid, edges)
 	out.MoreEdges = cut
 	for i, key := range keys {
 		box := Box{Point: laid.Boxes[i], Look: Look{Tone: toneIdle}, Title: key, Detail: "upstream", At: AssetPath(s.Tenant, s.Workspace, key)}

@@ -70,7 +70,7 @@ func LineageOf(s Scope, assets []*servov1.Asset) Graph {
 		}
 	}
 	laid := graph.Lay(len(assets), edges, graphSizes())
-	out := drawn(laid)
+	out := drawn(laid, edges)
 	for i, a := range assets {
 		out.Boxes = append(out.Boxes, Box{
 			Point: laid.Boxes[i], Look: assetLook(a), Title: a.GetKey(), Detail: assetDetail(a), At: AssetPath(s.Tenant, s.Workspace, a.GetKey()),
@@ -110,7 +110,7 @@ func lineageOfNamespaces(s Scope, assets []*servov1.Asset) Graph {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	laid := graph.Lay(len(names), edges, graphSizes())
-	out := drawn(laid)
+	out := drawn(laid, edges)
 	out.Grouped = true
 	for i, name := range names {
 		box := Box{Point: laid.Boxes[i], Look: Look{Tone: toneIdle}, Title: name, Detail: Plural(counts[name], "asset", "assets"), At: selectionAt(s, name+"/*", true)}

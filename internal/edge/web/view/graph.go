@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"strings"
 
 	"go.arco.dev/servo/internal/edge/web/graph"
@@ -22,10 +24,12 @@ const maxBoxes = 500
 type Graph struct {
 	Boxes         []Box
 	Paths         []string
+	Edges         []graph.Edge // of Paths, as indexes of Boxes
 	Width, Height int
 	Grouped       bool // boxes are groups: assets for tasks, namespaces for assets
 	Drawable      bool // the other form, grouped or not, can be drawn
 	MoreEdges     bool
+	Sparse        bool // a refresh of a live page: states without the picture
 }
 
 // Box is a task, an asset or a group in a graph.
@@ -47,16 +51,16 @@ func (b Box) textX() int {
 }
 
 // drawn is a layout with its edges as curves.
-func drawn(p graph.Picture) Graph {
+func drawn(p graph.Picture, edges []graph.Edge) Graph {
 	out := Graph{Width: p.Width, Height: p.Height}
-	for _, path := range p.Paths {
+	for i, path := range p.Paths {
 		if len(path) < 2 {
 			continue
 		}
 		var b strings.Builder
 		fmt.Fprintf(&b, "M%d %d", path[0].X, path[0].Y)
-		for i := 1; i < len(path); i++ {
-			a, z := path[i-1], path[i]
+		for k := 1; k < len(path); k++ {
+			a, z := path[k-1], path[k]
 			middle := (a.X + z.X) / 2
 			if a.Y == z.Y {
 				fmt.Fprintf(&b, "H%d", z.X)
@@ -64,7 +68,66 @@ func drawn(p graph.Picture) Graph {
 				fmt.Fprintf(&b, "C%d %d %d %d %d %d", middle, a.Y, middle, z.Y, z.X, z.Y)
 			}
 		}
-		out.Paths = append(out.Paths, b.String())
+		out.Paths, out.Edges = append(out.Paths, b.String()), append(out.Edges, edges[i])
 	}
 	return out
+}
+
+// id identifies the layout: a live page replaces the picture only if it changes.
+func (g Graph) id() string {
+	hash := fnv.New64a()
+	for _, b := range g.Boxes {
+		fmt.Fprint(hash, b.Title, b.At, b.X, b.Y)
+	}
+	fmt.Fprint(hash, len(g.Paths))
+	return fmt.Sprintf("graph-%x", hash.Sum64())
+}
+
+// edgeText is the boxes of an edge, for the script.
+func (g Graph) edgeText(i int) string {
+	if i >= len(g.Edges) {
+		return ""
+	}
+	return fmt.Sprintf("%d %d", g.Edges[i].From, g.Edges[i].To)
+}
+
+// graphStates are the states that boxes of tasks have; their index is their code on the wire.
+func graphStates() []string {
+	return []string{"PENDING", "READY", "QUEUED", "DISPATCHED", "RUNNING", "RETRY_WAIT", "SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED"}
+}
+
+// graphLooks are the looks of graphStates, for the script.
+func graphLooks() string {
+	var all []string
+	for _, s := range graphStates() {
+		l := LookOf(s)
+		all = append(all, l.Tone+","+l.Shape+","+l.Label)
+	}
+	return strings.Join(all, ";")
+}
+
+// states are the states of the boxes. A task is one digit, or with its progress a digit and a percentage;
+// a group is its tone, shape and counts.
+func (g Graph) states() string {
+	var b strings.Builder
+	for i, box := range g.Boxes {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		at := slices.IndexFunc(graphStates(), func(s string) bool { return LookOf(s) == box.Look })
+		switch {
+		case g.Grouped || at < 0:
+			b.WriteString(box.Look.Tone + "," + box.Look.Shape + "," + box.Detail)
+		case box.Fraction > 0:
+			fmt.Fprintf(&b, "%d %.0f", at, box.Fraction*100)
+		default:
+			fmt.Fprintf(&b, "%d", at)
+		}
+	}
+	return b.String()
+}
+
+// shapeNames are the shapes of boxes that a script may draw.
+func shapeNames() []string {
+	return []string{"check", "cross", "play", "half", "square", "dash", "pause", "clock", "again", "ring"}
 }

@@ -46,6 +46,7 @@ func sections() [][]section {
 		{
 			{Name: "overview", Label: "Overview", Path: "/ui/", Icon: "home"},
 			{Name: "runs", Label: "Runs", Path: "/ui/runs", Icon: "run"},
+			{Name: "pipelines", Label: "Pipelines", Path: "/ui/pipelines", Icon: "flow"},
 			{Name: "configs", Label: "Configs", Path: "/ui/configs", Icon: "clock"},
 			{Name: "assets", Label: "Assets", Path: "/ui/assets", Icon: "graph"},
 			{Name: "backfills", Label: "Backfills", Path: "/ui/backfills", Icon: "again", Permission: "BACKFILLS_READ"},

@@ -28,6 +28,7 @@ type RunModel struct {
 	Graph               Graph
 	Timeline            Timeline
 	MayCancel, MayRetry bool
+	MayTrigger          bool
 	Retry               *servov1.Run // the newest retry of this run
 }
 
@@ -155,7 +156,7 @@ func graphOfTasks(g *servov1.RunGraph) Graph {
 		}
 	}
 	laid := graph.Lay(len(place), edges, graphSizes())
-	out := drawn(laid)
+	out := drawn(laid, edges)
 	out.MoreEdges = g.GetMoreEdges()
 	for i, n := range g.GetNodes() {
 		look := LookOf(n.GetState().String())
@@ -188,7 +189,7 @@ func graphOfGroups(g *servov1.RunGraph) Graph {
 		}
 	}
 	laid := graph.Lay(len(place), edges, graphSizes())
-	out := drawn(laid)
+	out := drawn(laid, edges)
 	out.Grouped, out.MoreEdges = true, g.GetMoreEdges()
 	for i, group := range g.GetGroups() {
 		look, detail := groupLook(group)

@@ -20,7 +20,7 @@ func FoundPath(f *servov1.Found) string {
 	case "alert":
 		return AlertPath(tenant, f.GetId())
 	case "pipeline":
-		return scope.With("/ui/runs", "pipeline", f.GetName())
+		return PipelinePath(tenant, workspace, f.GetName())
 	case "deployment":
 		return scope.At("/ui/assets")
 	case "workspace":
