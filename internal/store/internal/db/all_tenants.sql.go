@@ -382,13 +382,18 @@ func (q *Queries) ListAllOpenAlerts(ctx context.Context, arg ListAllOpenAlertsPa
 }
 
 const RecentSlots = `-- name: RecentSlots :many
-SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state
+SELECT n.config_id::uuid AS config_id, s.at::timestamptz AS at, s.slots::bigint AS slots, s.outcome::smallint AS outcome, coalesce(s.run_id, '00000000-0000-0000-0000-000000000000')::uuid AS run_id, coalesce(r.state, 0)::smallint AS state, s.triggered::bool AS triggered
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS config_id) AS n
-JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id FROM servo.slots x
+JOIN   LATERAL ((SELECT x.slot_at AS at, 1 AS slots, 1 AS outcome, x.run_id, false AS triggered FROM servo.slots x
                  WHERE  x.tenant_id = n.tenant_id AND x.config_id = n.config_id ORDER BY x.slot_at DESC LIMIT $3::int)
                 UNION ALL
-                (SELECT y.from_at, y.slots, y.outcome, y.run_id FROM servo.slot_ranges y
-                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT $3::int)) AS s ON true
+                (SELECT y.from_at, y.slots, y.outcome, y.run_id, false FROM servo.slot_ranges y
+                 WHERE  y.tenant_id = n.tenant_id AND y.config_id = n.config_id ORDER BY y.from_at DESC LIMIT $3::int)
+                UNION ALL
+                (SELECT u.created_at, 1, 1, u.id, true
+                 FROM   (SELECT v.id, v.created_at, v.slot_at FROM servo.runs v
+                         WHERE  v.tenant_id = n.tenant_id AND v.config_id = n.config_id ORDER BY v.id DESC LIMIT $3::int) AS u
+                 WHERE  u.slot_at IS NULL)) AS s ON true
 LEFT   JOIN LATERAL (SELECT z.state FROM servo.runs z WHERE z.tenant_id = n.tenant_id AND z.id = s.run_id AND s.outcome = 1 OFFSET 0) AS r ON true
 `
 
@@ -399,15 +404,17 @@ type RecentSlotsParams struct {
 }
 
 type RecentSlotsRow struct {
-	ConfigID uuid.UUID `db:"config_id"`
-	At       time.Time `db:"at"`
-	Slots    int64     `db:"slots"`
-	Outcome  int16     `db:"outcome"`
-	RunID    uuid.UUID `db:"run_id"`
-	State    int16     `db:"state"`
+	ConfigID  uuid.UUID `db:"config_id"`
+	At        time.Time `db:"at"`
+	Slots     int64     `db:"slots"`
+	Outcome   int16     `db:"outcome"`
+	RunID     uuid.UUID `db:"run_id"`
+	State     int16     `db:"state"`
+	Triggered bool      `db:"triggered"`
 }
 
-// The outcomes of the last slots of each config of a page.
+// The outcomes of the last slots of each config of a page, and its last runs without a slot. These are
+// among the newest runs of the config, so that a config with many slots costs no more.
 func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]RecentSlotsRow, error) {
 	rows, err := q.db.Query(ctx, RecentSlots, arg.TenantIds, arg.ConfigIds, arg.Most)
 	if err != nil {
@@ -424,6 +431,7 @@ func (q *Queries) RecentSlots(ctx context.Context, arg RecentSlotsParams) ([]Rec
 			&i.Outcome,
 			&i.RunID,
 			&i.State,
+			&i.Triggered,
 		); err != nil {
 			return nil, err
 		}
