@@ -67,8 +67,8 @@ const (
 // middle is the centre of a column.
 func (c laidColumn) middle() float64 { return c.X + c.Width/2 }
 
-// percent formats a place in a plot.
-func percent(at float64) string {
+// plotShare formats a place in a plot.
+func plotShare(at float64) string {
 	return strconv.FormatFloat(math.Round(at*1000)/1000, 'f', -1, 64) + "%"
 }
 
