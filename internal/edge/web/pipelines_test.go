@@ -31,7 +31,7 @@ func TestPipelines(t *testing.T) {
 		w.See("no recent run")
 		run := w.trigger(tenant)
 		w.Until(`document.querySelector('#pipeline-shop .dots a[href="` + view.RunPath(tenant, run.GetId()) + `"]')`) // without a reload
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door is locked")
 		at := view.PipelinePath(tenant, "", "shop")
 		w.Go(at)
 		require.Equal(t, 4, w.Count("svg.draw a.box"))

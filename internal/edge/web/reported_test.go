@@ -62,7 +62,7 @@ func TestRunFaults(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		run := w.trigger(tenant)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door is locked")
 		made, err := servov1.NewRunServiceClient(w.conn).RetryRun(t.Context(), &servov1.RetryRunRequest{Tenant: tenant, Run: run.GetId()})
 		require.NoError(t, err)
 		w.Go(view.RunPath(tenant, run.GetId()))
@@ -108,7 +108,7 @@ func TestRunFaults(t *testing.T) {
 // manyLines is a text of numbered lines.
 func manyLines(n int) (text string) {
 	for i := range n {
-		text += "line " + strconv.Itoa(i) + " of a task that has much to tell\n"
+		text += "line " + strconv.Itoa(i) + " of a task with a long log\n"
 	}
 	return text
 }
@@ -116,7 +116,7 @@ func manyLines(n int) (text string) {
 func TestConfigFaults(t *testing.T) {
 	t.Parallel()
 
-	t.Run("the form of a paused config says that it is paused", func(t *testing.T) {
+	t.Run("the form of a paused config names its state", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.addConfig(tenant, "nightly", nil)
@@ -174,7 +174,7 @@ func TestConfigFaults(t *testing.T) {
 		})
 		made, err := servov1.NewConfigServiceClient(w.conn).TriggerConfig(t.Context(), &servov1.TriggerConfigRequest{Tenant: tenant, Config: c.GetName()})
 		require.NoError(t, err)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door is locked")
 		w.Go("/ui/configs?tenant=" + tenant)
 		w.Until(`document.querySelector('.dots a[href="` + view.RunPath(tenant, made.GetRun().GetId()) + `"] .f-bad')`)
 		require.LessOrEqual(t, browser.Eval[float64](w.Window, `document.querySelector(".dots").getBoundingClientRect().right`), 1280.0)
@@ -227,7 +227,7 @@ func TestListFaults(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.trigger(tenant)
-		w.failTask(w.claim(), "SHOP_CLOSED", "nobody opened the door")
+		w.failTask(w.claim(), "SHOP_CLOSED", "the door is locked")
 		for _, width := range []int64{1440, 1280, 390} {
 			w.Size(width, 800)
 			w.Go("/ui/?tenant=" + tenant)

@@ -192,7 +192,7 @@
       tasksNext = part.next;
     }
   };
-  const say = () => {
+  const report = () => {
     const dropped = tasks.reduce((n, t) => n + (t.dropped ?? 0), 0);
     const parts = [`${lines.length.toLocaleString()} lines`];
     if (full) parts.push("the first million lines are shown");
@@ -216,7 +216,7 @@
         const before = drawn === "";
         refresh();
         if (before) goToHash();
-        say();
+        report();
       }
     } catch (error) {
       status.textContent = error.message || "No response from the server";
@@ -250,6 +250,6 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
   // Tests read and fill the viewer through this object.
-  view.logView = { lines, append: (text) => { if (!tasks.length) tasks.push({ id: single ?? "", label: "" }); append(0, text, false); refresh(); say(); } };
+  view.logView = { lines, append: (text) => { if (!tasks.length) tasks.push({ id: single ?? "", label: "" }); append(0, text, false); refresh(); report(); } };
   loop();
 })();
