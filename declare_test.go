@@ -103,10 +103,12 @@ func TestDeclarationsAreValidated(t *testing.T) {
 		declare func(w *servo.Worker)
 		message string
 	}{
-		"an unknown upstream":      {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing, servo.Reads("a/c")) }, "a/c"},
-		"an asset twice":           {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing); servo.Command(w, "a/b", []string{"x"}) }, "a/b"},
-		"a check without output":   {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing, servo.Checks(servo.MinRows(1))) }, "checks the output, and the asset has none"},
-		"a value that is not JSON": {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing, servo.Writes(servo.CSV), servo.Checks(servo.OneOf("x", make(chan int)))) }, "is not a scalar"},
+		"an unknown upstream":    {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing, servo.Reads("a/c")) }, "a/c"},
+		"an asset twice":         {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing); servo.Command(w, "a/b", []string{"x"}) }, "a/b"},
+		"a check without output": {func(w *servo.Worker) { servo.Asset(w, "a/b", nothing, servo.Checks(servo.MinRows(1))) }, "checks the output, and the asset has none"},
+		"a value that is not JSON": {func(w *servo.Worker) {
+			servo.Asset(w, "a/b", nothing, servo.Writes(servo.CSV), servo.Checks(servo.OneOf("x", make(chan int))))
+		}, "is not a scalar"},
 		"a default of a wrong type": {func(w *servo.Worker) {
 			servo.Asset(w, "a/b", nothing)
 			w.AddPipeline(servo.Pipeline{Name: "p", Parameters: []servo.Parameter{{Name: "n", Type: "integer", Default: "x"}}})

@@ -60,6 +60,7 @@ type backend interface {
 	OutputDir() string
 	OutputFormat() quality.Format
 	Inputs(ctx context.Context) (map[string]worker.Input, error)
+	Secret(ctx context.Context, reference string) (string, error)
 }
 
 func taskOf(t *worker.Task) *Task {
@@ -78,6 +79,13 @@ func taskOf(t *worker.Task) *Task {
 
 // Log returns a logger for the task's log, which is stored with the attempt.
 func (t *Task) Log() *slog.Logger { return t.backend.Logger() }
+
+// Secret returns the value of a secret, such as env:DB_PASSWORD, file:acme/db or
+// vault:kv/acme/db#password. A parameter may contain the reference, also as ${secret:…}. The rules of the
+// worker must permit it. The value does not appear in logs, results, errors and progress of the task.
+func (t *Task) Secret(ctx context.Context, reference string) (string, error) {
+	return t.backend.Secret(ctx, reference)
+}
 
 // Partial marks the result as partial: the task ends as PARTIAL_SUCCESS.
 func (t *Task) Partial() { t.partial.Store(true) }

@@ -28,6 +28,8 @@ type TestInput struct {
 	// Mapped are the results of fanned-out upstream tasks: by key, then by partition.
 	Mapped map[string]map[string]any
 
+	Secrets map[string]string // values by reference, such as env:DB_PASSWORD
+
 	OutputDir    string // for the files of the asset's output; empty without an output
 	OutputFormat string // of these files; default parquet
 }
@@ -184,6 +186,14 @@ func (r *recorder) OutputDir() string { return r.input.OutputDir }
 
 func (r *recorder) OutputFormat() quality.Format {
 	return quality.Format(cmp.Or(r.input.OutputFormat, string(quality.Parquet)))
+}
+
+func (r *recorder) Secret(_ context.Context, reference string) (string, error) {
+	value, known := r.input.Secrets[reference]
+	if !known {
+		return "", &Error{Code: ResourceNotFound, Message: "the test has no secret " + reference}
+	}
+	return value, nil
 }
 
 func (r *recorder) Inputs(context.Context) (map[string]worker.Input, error) { return nil, nil }

@@ -23,6 +23,7 @@ import (
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
 	"go.arco.dev/servo/internal/data/blob"
+	"go.arco.dev/servo/internal/data/secrets"
 	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker"
 	"go.arco.dev/servo/internal/worker/host"
@@ -84,6 +85,10 @@ type WorkerOptions struct {
 	// output or checks.
 	BlobURL string
 
+	// SecretsFile lists the secrets that tasks may read, and how. The default is the environment
+	// variable SERVO_SECRETS. Without it, tasks read none.
+	SecretsFile string
+
 	// LogLevel is the minimum level of the task logs; default INFO.
 	LogLevel slog.Leveler
 	// Logger logs the worker's own events; nil disables them.
@@ -136,6 +141,9 @@ const (
 
 // blobVariable is the variable with the URL of the blob store.
 const blobVariable = "SERVO_BLOB_URL"
+
+// secretsVariable is the variable with the name of the secrets file.
+const secretsVariable = "SERVO_SECRETS"
 
 // key returns the API key of the worker.
 func (o *WorkerOptions) key() (string, error) {
@@ -279,6 +287,12 @@ func (w *Worker) start() (*worker.Worker, func() error, error) {
 		inside.Blobs = blobs
 		before := disconnect
 		disconnect = func() error { return errors.Join(blobs.Close(), before()) }
+	}
+	if name := cmp.Or(o.SecretsFile, os.Getenv(secretsVariable)); name != "" {
+		var err error
+		if inside.Secrets, err = secrets.Load(name); err != nil {
+			return nil, nil, errors.Join(err, disconnect())
+		}
 	}
 	inner, err := worker.New(inside)
 	if err != nil {

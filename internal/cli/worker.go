@@ -88,6 +88,7 @@ at once.`,
 	flags.Var(&memory, "host-memory", "memory limit of a host with its child processes, such as 2GiB (default: none)")
 	flags.IntVar(&python.TasksPerHost, "host-tasks", 1000, "number of tasks after which a host is replaced")
 	flags.DurationVar(&python.Grace, "host-grace", 5*time.Second, "time from SIGTERM to SIGKILL when a task of a host is cancelled")
+	flags.StringVar(&options.SecretsFile, "secrets", "", "file with the secrets that tasks may read (SERVO_SECRETS)")
 	flags.StringVar(&options.BlobURL, "blob-url", "", "blob store of outputs: file:///dir, s3://bucket, gs://bucket (SERVO_BLOB_URL)")
 	addLogging(cmd, &log, "info")
 	return cmd

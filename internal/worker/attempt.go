@@ -24,6 +24,7 @@ type attempt struct {
 	reports  reportQueue
 	logs     logBuffer
 	progress progressBox
+	secrets  redactor
 }
 
 // reportQueue has the items of an attempt that the server has not answered. Guarded by the reporter's
@@ -58,6 +59,10 @@ func (a *attempt) handle() string { return a.lease.GetLease() }
 // item returns an item for an action. Payload is its size without the frame.
 func (a *attempt) item(action *servov1.ReportItem, payload int) item {
 	action.Lease = a.handle()
+	if a.secrets.active() {
+		action = a.secrets.report(action)
+		payload = sizeOf(action)
+	}
 	return item{ReportItem: action, size: len(action.GetLease()) + itemFrame + payload}
 }
 

@@ -56,7 +56,7 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 	if err := e.User.own(private); err != nil {
 		return Result{}, diskError(err)
 	}
-	cmd, err := e.command(task, private)
+	cmd, err := e.command(ctx, task, private)
 	if err != nil {
 		return Result{}, err
 	}
@@ -80,7 +80,7 @@ func (e *Exec) Execute(ctx context.Context, task *Task) (Result, error) {
 }
 
 // command prepares the command of a task.
-func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
+func (e *Exec) command(ctx context.Context, task *Task, private string) (*exec.Cmd, error) {
 	l := task.Lease()
 	argv := l.GetCode().GetExec().GetCommand()
 	if len(argv) == 0 {
@@ -98,6 +98,10 @@ func (e *Exec) command(task *Task, private string) (*exec.Cmd, error) {
 		}
 	}
 	for name, value := range l.GetCode().GetExec().GetEnv() {
+		value, err := task.expandSecrets(ctx, value)
+		if err != nil {
+			return nil, err
+		}
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.Env = append(cmd.Env,
@@ -240,7 +244,7 @@ func (t *Task) copyLines(from io.Reader, level string, tail *lastBytes) {
 	for {
 		line, err := reader.ReadSlice('\n')
 		if tail != nil {
-			tail.add(line)
+			tail.add([]byte(t.attempt.secrets.text(string(line))))
 		}
 		if len(line) > 0 {
 			if line[len(line)-1] == '\n' {

@@ -109,6 +109,7 @@ func (w *Worker) attempt(a *attempt) {
 		if value := recover(); value != nil {
 			err = panicError(value)
 		}
+		err = a.secrets.err(err)
 		endSpan(span, err)
 		if !a.lost.Load() {
 			w.end(a, w.finalItem(ctx, a, result, err))
@@ -139,6 +140,7 @@ func (w *Worker) execute(ctx context.Context, a *attempt) (Result, error) {
 func (w *Worker) executeFunction(ctx context.Context, executor Executor, task *Task) (Result, error) {
 	ctx, span := w.step(ctx, "execute_function")
 	result, err := executor.Execute(ctx, task)
+	err = task.attempt.secrets.err(err)
 	endSpan(span, err)
 	return result, err
 }
@@ -184,6 +186,9 @@ func (w *Worker) finalItem(ctx context.Context, a *attempt, result Result, err e
 		return w.success(a, result)
 	}
 	if yield, ok := errors.AsType[*YieldError](err); ok {
+		if yield.Cursor != nil && a.secrets.has(*yield.Cursor) {
+			return a.failed(failureOf(cursorError()))
+		}
 		return a.yielded(yield.Cursor)
 	}
 	if ctx.Err() != nil {

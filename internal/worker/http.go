@@ -60,6 +60,9 @@ func (h *HTTP) Execute(ctx context.Context, task *Task) (Result, error) {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "servo-worker")
 	for name, value := range code.GetHeaders() {
+		if value, err = task.expandSecrets(ctx, value); err != nil {
+			return Result{}, err
+		}
 		request.Header.Set(name, value)
 		if http.CanonicalHeaderKey(name) == "Host" {
 			request.Host = value

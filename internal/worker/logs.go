@@ -61,6 +61,7 @@ func (b *logBuffer) mayUse(now time.Time, bytes int) bool {
 
 // line adds a line without its newline. It is converted to valid text and shortened.
 func (b *logBuffer) line(w *Worker, a *attempt, at time.Time, level, text string) {
+	text = a.secrets.text(text)
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine-len(cutMark)], "") + cutMark
 	}

@@ -29,6 +29,7 @@ type Options struct {
 
 	Executors []Executor
 	Blobs     *blob.Store  // where outputs are stored; without it, the worker gets no tasks with outputs or checks
+	Secrets   *Secrets     // that tasks may read; none
 	LogLevel  slog.Leveler // of what tasks log; INFO
 	Logger    *slog.Logger // of the worker itself; none
 	Tracer    trace.Tracer // of attempts; none

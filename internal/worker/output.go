@@ -279,6 +279,9 @@ func (t *Task) write(ctx context.Context, report checks.Report) (output.Marker, 
 		}
 		metadata.Inputs = append(metadata.Inputs, in)
 	}
+	if t.attempt.secrets.active() {
+		metadata.Checks = t.redactedChecks(metadata.Checks)
+	}
 	l := t.Lease()
 	self := output.Attempt{
 		Tenant: l.GetTenant(), Workspace: l.GetWorkspace(), Asset: l.GetAsset(), Partition: l.GetPartition(),

@@ -64,6 +64,9 @@ var ErrCursorMoved = errors.New("cursor mismatch")
 // Advance moves the cursor, and returns when the server has stored it.
 func (t *Task) Advance(ctx context.Context, next string) error {
 	advance := &servov1.Advance{Expected: t.Cursor(), Next: next}
+	if t.attempt.secrets.has(next) {
+		return cursorError()
+	}
 	answer, err := t.ask(ctx, t.attempt.item(&servov1.ReportItem{Action: &servov1.ReportItem_Advance{Advance: advance}}, sizeOf(advance)))
 	if err != nil {
 		return fmt.Errorf("advance the cursor: %w", err)
@@ -111,6 +114,9 @@ func (t *Task) FanOut(ctx context.Context, fan FanOut) ([]string, error) {
 		n := fitting(rest)
 		call := &servov1.FanOut{Ordinal: ordinal, Tasks: rest[:n], Barrier: fan.Barrier}
 		rest = rest[n:]
+		if t.attempt.secrets.has(call.String()) {
+			return nil, cursorError()
+		}
 		answer, err := t.ask(ctx, t.attempt.item(&servov1.ReportItem{Action: &servov1.ReportItem_FanOut{FanOut: call}}, sizeOf(call)))
 		if err != nil {
 			return added, fmt.Errorf("fan out: %w", err)

@@ -195,6 +195,7 @@ var bad = map[string]struct {
 	"output of a call":            {wrap("http: {url: 'https://example.com'}\noutput: {format: csv}"), "assets[a/b].output", "cannot write files", false},
 	"quarantine":                  {wrap("go: {}\noutput: {format: csv}\nchecks: [{type: row_count, min: 1}]\nquarantine: true"), "assets[a/b].quarantine", "not supported by this version", false},
 	"a ratio":                     {wrap("go: {}\noutput: {format: csv}\nchecks: [{type: row_count, min_ratio: 0.5}]"), "assets[a/b].checks[0].min_ratio", "not supported by this version", false},
+	"a secret of no provider":     {wrap("exec: {command: [a], env: {A: '${secret:nosuch:B}'}}"), "assets[a/b].exec.env.A", "unknown provider", false},
 	"no SQL":                      {wrap("go: {}\noutput: {format: csv}\nchecks: [{type: custom_sql, sql: ' '}]"), "assets[a/b].checks[0].sql", "has 1 bytes", false},
 	"quarantine without check":    {wrap("go: {}\noutput: {format: csv}\nquarantine: true"), "assets[a/b].quarantine", "no check is CRITICAL", false},
 	"an unknown retry field":      {wrap("go: {}\nretry: {attempts: 3}"), "assets[a/b].retry.attempts", "unknown field", true},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/secret"
 )
 
 // Validate checks all rules of a manifest and reports every violation.
@@ -158,6 +159,7 @@ func (e *Exec) validate(found *violations, path string) {
 		}
 		storable(found, field, e.Env[name])
 		length(found, field, e.Env[name], MaxEnvValue)
+		validateSecrets(found, field, e.Env[name])
 	}
 }
 
@@ -183,8 +185,18 @@ func (h *HTTP) validate(found *violations, path string) {
 		}
 		storable(found, field, h.Headers[name])
 		length(found, field, h.Headers[name], MaxHeaderValue)
+		validateSecrets(found, field, h.Headers[name])
 		if strings.ContainsFunc(h.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			found.add(field, "contains a control character", "write the value on one line")
+		}
+	}
+}
+
+// validateSecrets refuses malformed references to secrets.
+func validateSecrets(found *violations, path, text string) {
+	if _, err := secret.Refs(text); err != nil {
+		if f, ok := fault.As(err); ok {
+			found.add(path, f.Message, f.Violation.Remedy)
 		}
 	}
 }
