@@ -38,9 +38,10 @@ func (o *PythonOptions) executor(concurrency int, log *slog.Logger) (*pythonHost
 		}
 	}
 	options := host.Options{Hosts: concurrency, TasksPerHost: o.TasksPerHost, MemoryLimit: o.MemoryLimit, Grace: o.Grace, Logger: log}
+	var user *worker.User
 	if o.User != "" {
-		user, err := worker.LookupUser("exec-user", o.User)
-		if err != nil {
+		var err error
+		if user, err = worker.LookupUser("exec-user", o.User); err != nil {
 			return nil, err
 		}
 		options.Prepare = func(cmd *exec.Cmd) { user.Become(cmd) }
@@ -56,7 +57,7 @@ func (o *PythonOptions) executor(concurrency int, log *slog.Logger) (*pythonHost
 	if err != nil {
 		return nil, err
 	}
-	hosts := &pythonHosts{Python: &worker.Python{Pool: pool}, project: project}
+	hosts := &pythonHosts{Python: &worker.Python{Pool: pool, User: user}, project: project}
 	if err := hosts.load(cmp.Or[io.Writer](o.Output, os.Stderr)); err != nil {
 		hosts.Close()
 		return nil, err

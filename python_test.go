@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"go.arco.dev/servo"
 	servov1 "go.arco.dev/servo/gen/servo/v1"
@@ -226,4 +227,57 @@ func TestPythonProjects(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(pythonManifest(t, "testdata/python/misbehave")), &manifest))
 		require.Contains(t, fmt.Sprint(manifest["assets"]), "assets:good")
 	})
+}
+
+// TestPythonOutputs runs assets with partitions, outputs and checks through a server: files pass from
+// task to task through the blob store.
+func TestPythonOutputs(t *testing.T) {
+	t.Parallel()
+	const project = "testdata/python/tables"
+	b := setup(t, pythonManifest(t, project))
+	b.work(t, func(*servo.Worker) {}, func(o *servo.WorkerOptions) {
+		o.BlobURL = "file://" + t.TempDir()
+		o.Python = &servo.PythonOptions{Project: project}
+	})
+	trigger := func(t *testing.T, rows int, partitions string) string {
+		t.Helper()
+		parameters, err := structpb.NewStruct(map[string]any{"rows": rows})
+		require.NoError(t, err)
+		answer, err := b.Runs().TriggerRun(t.Context(), &servov1.TriggerRunRequest{
+			Tenant: "acme", Pipeline: "days", Parameters: parameters, Partitions: []string{partitions},
+		})
+		require.NoError(t, err)
+		return answer.GetRun().GetId()
+	}
+	day := func(asset, date string) string { return asset + `[{"date":"` + date + `"}]` }
+
+	run := trigger(t, 4, "date=2026-01-01..2026-01-02")
+	end := b.end(t, run)
+	tasks := b.tasks(t, run)
+	require.Equal(t, servov1.Run_SUCCEEDED, end.GetState(), "%v", tasks)
+	require.Equal(t, map[string]any{"rows": 3.0, "total": 18.0, "files": 2.0}, tasks["gold/total"].GetResult().AsInterface(),
+		"one day, and two days with a window")
+	whole, err := b.Tasks().GetTask(t.Context(), &servov1.GetTaskRequest{Tenant: "acme", Run: run, Task: tasks[day("silver/days", "2026-01-02")].GetId()})
+	require.NoError(t, err)
+	output := whole.GetResult().GetStructValue().GetFields()["servo_output"].GetStructValue().AsMap()
+	require.Equal(t, "ALLOW", output["gate"])
+	require.InDelta(t, 2, output["rows"], 0)
+
+	failed := func(t *testing.T, rows int, partitions, task string) *servov1.Failure {
+		t.Helper()
+		run := trigger(t, rows, partitions)
+		require.Equal(t, servov1.Run_FAILED, b.end(t, run).GetState())
+		found := b.tasks(t, run)[task]
+		require.NotNil(t, found)
+		whole, err := b.Tasks().GetTask(t.Context(), &servov1.GetTaskRequest{Tenant: "acme", Run: run, Task: found.GetId()})
+		require.NoError(t, err)
+		require.Len(t, whole.GetAttempts(), 1, "a failed check is not retried")
+		return whole.GetAttempts()[0].GetFailure()
+	}
+	failure := failed(t, 0, "date=2026-01-05", day("bronze/orders", "2026-01-05"))
+	require.Equal(t, "CHECK_FAILED", failure.GetCode())
+	require.Contains(t, failure.GetMessage(), `check "row_count" failed`)
+	failure = failed(t, 1, "date=2026-01-05..2026-01-07", day("silver/days", "2026-01-07"))
+	require.Equal(t, "CHECK_FAILED", failure.GetCode())
+	require.Equal(t, `check "few_days" failed: 3 days`, failure.GetMessage())
 }

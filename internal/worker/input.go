@@ -97,8 +97,22 @@ func (t *Task) Inputs(ctx context.Context) (map[string]Input, error) {
 	return inputs, nil
 }
 
-// load downloads the version of one upstream.
+// load downloads the version of one upstream, once. The caller holds the lock of inputs.
 func (t *Task) load(ctx context.Context, u *servov1.UpstreamResult, place int) (*Input, error) {
+	if in, loaded := t.loaded[place]; loaded {
+		return in, nil
+	}
+	in, err := t.download(ctx, u, place)
+	if err == nil {
+		if t.loaded == nil {
+			t.loaded = map[int]*Input{}
+		}
+		t.loaded[place] = in
+	}
+	return in, err
+}
+
+func (t *Task) download(ctx context.Context, u *servov1.UpstreamResult, place int) (*Input, error) {
 	committed, err := t.committed(ctx, u)
 	if err != nil || committed == nil {
 		return nil, err

@@ -117,7 +117,7 @@ func (t *Task) checkInputs(ctx context.Context) error {
 			continue
 		}
 		input := c.Input
-		if input == "" && len(t.Lease().GetUpstream()) == 1 {
+		if input == "" && len(t.Lease().GetUpstream()) > 0 { // the only upstream, with one or more partitions
 			input = t.Lease().GetUpstream()[0].GetAsset()
 		}
 		if !slices.Contains(order, input) {
@@ -185,17 +185,9 @@ func (o *taskOutput) gate(declared []quality.Check) error {
 		return nil
 	}
 	failed, found := quality.FirstFailure(declared, o.results)
-	message := fmt.Sprintf("check %q failed", failed.Name)
+	message := failed.Explain()
 	if !found {
 		message = "a declared check has no result"
-	}
-	switch {
-	case failed.Error != "":
-		message += ": " + failed.Error
-	case failed.Expected != "":
-		message += fmt.Sprintf(": %s; expected %s", failed.Actual, failed.Expected)
-	case failed.Actual != "":
-		message += ": " + failed.Actual
 	}
 	return &Error{Code: codeCheck, Message: message, Details: map[string]any{"checks": o.shown()}, SuggestedAction: "fix the data or the check; nothing was committed"}
 }

@@ -26,6 +26,8 @@ type Python struct {
 	// Assets are the assets of the project, and Digest is that of its code.
 	Assets []string
 	Digest string
+	// User is the user that hosts run as; nil is that of the worker.
+	User *User
 }
 
 // Kind returns python.
@@ -81,7 +83,7 @@ func (p *Python) request(ctx context.Context, task *Task) (*host.Run, error) {
 		}
 		request.Inputs = append(request.Inputs, host.Input{Asset: u.GetAsset(), Partition: u.GetPartition(), Result: result})
 	}
-	return request, nil
+	return request, p.addData(ctx, task, request)
 }
 
 // hostError converts the failure of a host to the types of this package.
@@ -166,6 +168,9 @@ func (b *hostBackend) Answer(ctx context.Context, method string, params json.Raw
 		}
 		added, err := b.task.FanOut(ctx, fan)
 		return added, answerError(err)
+	case "input":
+		files, err := b.task.inputFiles(ctx, request.Asset)
+		return files, answerError(err)
 	case "mapped":
 		found, next, err := b.task.mappedPage(ctx, request.Asset, request.Page, mappedPageSize)
 		if found == nil {

@@ -22,6 +22,7 @@ type Task struct {
 
 	loading sync.Mutex // of inputs
 	inputs  map[string]Input
+	loaded  map[int]*Input // by place among the upstreams; nil for one without an output
 
 	mu      sync.Mutex
 	cursor  string

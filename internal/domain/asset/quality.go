@@ -84,7 +84,7 @@ func decodeCheck(found *violations, path string, value any) quality.Check {
 }
 
 func (a *Asset) validateQuality(found *violations, path string) {
-	d := quality.Declaration{Output: a.Output, Checks: a.Checks, Quarantine: a.Quarantine, Upstream: a.Upstream, Functions: a.Go != nil, Files: a.Go != nil || a.Exec != nil}
+	d := quality.Declaration{Output: a.Output, Checks: a.Checks, Quarantine: a.Quarantine, Upstream: a.Upstream, Functions: a.Go != nil || a.Python != nil, Files: a.HTTP == nil}
 	d.Validate(func(field, message, remedy string) { found.add(path+"."+field, message, remedy) })
 }
 

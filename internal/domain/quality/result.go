@@ -2,6 +2,7 @@ package quality
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -32,6 +33,20 @@ const (
 // Failed reports whether the check ran and did not pass. A check that could not be completed counts
 // as failed.
 func (r Result) Failed() bool { return !r.Passed && !r.Skipped }
+
+// Explain describes the failure for people: what the check found, and what it expected.
+func (r Result) Explain() string {
+	message := fmt.Sprintf("check %q failed", r.Name)
+	switch {
+	case r.Error != "":
+		message += ": " + r.Error
+	case r.Expected != "":
+		message += fmt.Sprintf(": %s; expected %s", r.Actual, r.Expected)
+	case r.Actual != "":
+		message += ": " + r.Actual
+	}
+	return message
+}
 
 // Of returns the result of a check without a verdict.
 func Of(c Check) Result {

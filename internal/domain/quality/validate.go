@@ -57,10 +57,10 @@ func (d Declaration) Validate(report Report) {
 	if d.Output != nil {
 		d.Output.validate(report)
 		if !d.Files {
-			report("output", "is set, but this kind of code cannot write files", "use exec or go, or remove it")
+			report("output", "is set, but this kind of code cannot write files", "use exec, go or python, or remove it")
 		}
 	} else if len(d.Checks) > 0 && !d.Files {
-		report("checks", "are set, but this kind of code has no files to check", "use exec or go, or remove them")
+		report("checks", "are set, but this kind of code has no files to check", "use exec, go or python, or remove them")
 	}
 	switch {
 	case d.Quarantine && d.Output == nil:

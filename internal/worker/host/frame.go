@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"go.arco.dev/servo/internal/domain/quality"
 )
 
 // Protocol is the version of the frame protocol that this package speaks.
@@ -64,6 +66,8 @@ type frame struct {
 
 	Manifest json.RawMessage `json:"manifest,omitempty"` // of manifest
 	Problems []Problem       `json:"problems,omitempty"` // of manifest
+
+	Places map[string]string `json:"places,omitempty"` // of manifest: file and line by asset
 }
 
 // Run is a task for a host.
@@ -84,6 +88,24 @@ type Run struct {
 	Start      string          `json:"interval_start,omitempty"`
 	End        string          `json:"interval_end,omitempty"`
 	Trace      string          `json:"trace,omitempty"` // W3C traceparent
+
+	Partitions []map[string]string `json:"partitions,omitempty"` // values by dimension, in order
+	Output     *Output             `json:"output,omitempty"`     // where to write it
+	Check      string              `json:"check,omitempty"`      // a check function to run over the output, instead of the asset's
+}
+
+// Output is where a task writes its output.
+type Output struct {
+	Dir    string           `json:"dir"`
+	Format quality.Format   `json:"format"`
+	Schema []quality.Column `json:"schema,omitempty"`
+}
+
+// Verdict is the result of a check function.
+type Verdict struct {
+	Passed    bool   `json:"passed"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback,omitempty"`
 }
 
 // Input is the result of an upstream task.
@@ -91,6 +113,23 @@ type Input struct {
 	Asset     string          `json:"asset"`
 	Partition string          `json:"partition,omitempty"`
 	Result    json.RawMessage `json:"result"`
+	Output    *InputOutput    `json:"output,omitempty"` // whose files the host requests
+}
+
+// InputOutput is the version of an upstream's output.
+type InputOutput struct {
+	Format quality.Format `json:"format"`
+	Rows   int64          `json:"rows"`
+	Digest string         `json:"digest"`
+}
+
+// InputFiles are the files of one version of an upstream's output: the answer to an input request.
+type InputFiles struct {
+	Partition string           `json:"partition,omitempty"`
+	Format    quality.Format   `json:"format"`
+	Rows      int64            `json:"rows"`
+	Schema    []quality.Column `json:"schema,omitempty"`
+	Files     []string         `json:"files"`
 }
 
 // Progress is the progress of a task.

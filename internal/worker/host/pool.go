@@ -94,31 +94,38 @@ func (p *Pool) Assets(ctx context.Context, code Code) ([]string, error) {
 	return h.hello.Assets, nil
 }
 
-// Manifest asks a new host for the manifest of its project, and returns the mistakes that prevent one.
-func (p *Pool) Manifest(ctx context.Context, code Code, backend Backend) (manifest json.RawMessage, problems []Problem, err error) {
+// Description is what a project declares.
+type Description struct {
+	Manifest json.RawMessage
+	Places   map[string]string // file and line of each asset
+	Problems []Problem         // mistakes that prevent a deployment
+}
+
+// Manifest asks a new host for the manifest of its project.
+func (p *Pool) Manifest(ctx context.Context, code Code, backend Backend) (Description, error) {
 	h, err := start(ctx, &p.options, code, &session{backend: backend})
 	if err != nil {
-		return nil, nil, err
+		return Description{}, err
 	}
 	defer h.kill()
 	if err := h.send(&frame{Type: typeDescribe}); err != nil {
-		return nil, nil, err
+		return Description{}, err
 	}
 	select {
 	case f, open := <-h.frames:
 		if !open {
 			<-h.ended
-			return nil, nil, h.startFailure()
+			return Description{}, h.startFailure()
 		}
 		h.drain()
 		if f.Type == typeError && f.Error != nil {
-			return nil, nil, f.Error
+			return Description{}, f.Error
 		}
-		return f.Manifest, f.Problems, nil
+		return Description{Manifest: f.Manifest, Places: f.Places, Problems: f.Problems}, nil
 	case <-h.ended:
-		return nil, nil, h.startFailure()
+		return Description{}, h.startFailure()
 	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+		return Description{}, context.Cause(ctx)
 	}
 }
 

@@ -191,10 +191,11 @@ func replayed(t *testing.T, name string) {
 		}
 		switch f.Type {
 		case "describe":
-			manifest, problems, err := pool.Manifest(t.Context(), code, b)
+			described, err := pool.Manifest(t.Context(), code, b)
 			require.NoError(t, err)
-			require.Empty(t, problems)
-			require.Contains(t, string(manifest), "shop/orders")
+			require.Empty(t, described.Problems)
+			require.Contains(t, string(described.Manifest), "shop/orders")
+			require.Contains(t, described.Places, "shop/orders")
 		case "run":
 			ctx, cancel := context.WithCancel(t.Context())
 			if strings.Contains(string(entries[i+1].Down), `"cancel"`) {

@@ -1,6 +1,6 @@
 // Package local runs a plan on this machine, without a server and a database: tasks run in host
-// processes as under a worker, and results are files in a directory. It retries nothing and keeps no
-// history.
+// processes as under a worker, outputs are checked and committed by the same protocol to a directory,
+// and results are files. It retries nothing and keeps no history.
 package local
 
 import (
@@ -8,15 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"net/url"
 	"path/filepath"
-	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
+	"go.arco.dev/servo/internal/data/blob"
 	"go.arco.dev/servo/internal/domain/asset"
+	"go.arco.dev/servo/internal/domain/partition"
 	"go.arco.dev/servo/internal/domain/plan"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/worker/host"
@@ -25,18 +25,20 @@ import (
 // Run is one execution of a plan.
 type Run struct {
 	Plan        plan.Plan
+	Planner     *plan.Planner // of the manifest
 	Manifest    *asset.Manifest
 	Pool        *host.Pool
 	Code        host.Code
-	Dir         string // of results
-	Partition   string // of all tasks
+	Dir         string // absolute, of results and outputs
 	Concurrency int    // at least 1
 
 	Log func(key, level, line string) // receives log lines
 	End func(t Task)                  // receives the end of each task
 
+	id     string      // of the run
+	blobs  *blob.Store // of outputs
+	free   chan struct{}
 	mu     sync.Mutex
-	ended  map[string]bool              // by asset: succeeded
 	mapped map[string][]json.RawMessage // results of fanned-out tasks, by asset, as pages have them
 }
 
@@ -51,67 +53,103 @@ type Task struct {
 	Failure   *host.Failure   `json:"failure,omitempty"`
 }
 
-// Execute runs all tasks of the plan, stage by stage. Tasks downstream of a failure are skipped. It
-// returns the ends of all tasks, and whether all succeeded.
-func (r *Run) Execute(ctx context.Context) (tasks []Task, succeeded bool) {
-	r.ended, r.mapped = map[string]bool{}, map[string][]json.RawMessage{}
-	succeeded = true
-	planned := r.Plan.Tasks
-	for len(planned) > 0 {
-		n := 1
-		for n < len(planned) && planned[n].Stage == planned[0].Stage {
-			n++
-		}
-		for _, t := range r.stage(ctx, planned[:n]) {
-			tasks = append(tasks, t)
-			succeeded = succeeded && t.State == "SUCCEEDED"
-		}
-		planned = planned[n:]
+// Execute runs all tasks of the plan, each after its upstreams. Tasks downstream of a failure are
+// skipped. It returns the ends of all tasks in the order of the plan, and whether all succeeded.
+func (r *Run) Execute(ctx context.Context) (tasks []Task, succeeded bool, err error) {
+	address := &url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(r.Dir, "outputs"))}
+	if r.blobs, err = blob.Open(ctx, address.String(), blob.Options{}); err != nil {
+		return nil, false, err
 	}
-	return tasks, succeeded
-}
-
-// stage runs tasks that do not depend on each other.
-func (r *Run) stage(ctx context.Context, planned []plan.Task) []Task {
-	ends := make([][]Task, len(planned))
-	free := make(chan struct{}, max(r.Concurrency, 1))
+	defer func() { err = errors.Join(err, r.blobs.Close()) }()
+	r.id = strconv.FormatInt(time.Now().UnixNano(), 36)
+	r.mapped, r.free = map[string][]json.RawMessage{}, make(chan struct{}, max(r.Concurrency, 1))
+	upstream := make([][]int, len(r.Plan.Tasks))
+	for _, edge := range r.Plan.Edges {
+		upstream[edge[1]] = append(upstream[edge[1]], edge[0])
+	}
+	ends := make([]ended, len(r.Plan.Tasks))
+	for i := range ends {
+		ends[i].done = make(chan struct{})
+	}
 	var running sync.WaitGroup
-	for i, t := range planned {
+	for i, t := range r.Plan.Tasks {
 		running.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			ends[i] = r.task(ctx, t.Key, r.Partition, t.Timeout.Std())
+			defer close(ends[i].done)
+			failed := ""
+			for _, u := range upstream[i] {
+				if <-ends[u].done; !ends[u].succeeded && failed == "" {
+					failed = title(r.Plan.Tasks[u].Key, r.Plan.Tasks[u].Partition)
+				}
+			}
+			ends[i].succeeded = failed == ""
+			if !t.Barrier {
+				ends[i].tasks, ends[i].succeeded = r.planned(ctx, t, failed)
+			}
 		})
 	}
 	running.Wait()
-	return slices.Concat(ends...)
+	succeeded = true
+	for _, e := range ends {
+		tasks = append(tasks, e.tasks...)
+		succeeded = succeeded && e.succeeded
+	}
+	return tasks, succeeded, nil
 }
 
-// task runs one task, and the tasks that it fans out.
-func (r *Run) task(ctx context.Context, key, partition string, timeout time.Duration) []Task {
-	end := Task{Key: key, Partition: partition}
-	b := &backend{run: r, key: key}
-	if skipped := r.failedUpstream(key); skipped != "" {
-		end.State, end.Failure = "SKIPPED", &host.Failure{Class: "UPSTREAM_FAILED", Message: "upstream " + skipped + " did not succeed"}
-	} else {
-		started := time.Now()
-		result, err := r.execute(ctx, key, partition, timeout, b)
-		end.Took = time.Since(started)
-		end.Seconds = end.Took.Seconds()
-		end.State, end.Result = "SUCCEEDED", result
-		if err != nil {
-			end.State, end.Failure = "FAILED", failureOf(err)
+// ended is the end of a planned task, with those that it has fanned out.
+type ended struct {
+	done      chan struct{}
+	tasks     []Task
+	succeeded bool
+}
+
+// title names a task for people.
+func title(key, part string) string {
+	if part == "" {
+		return key
+	}
+	return key + "[" + partition.Bare(part) + "]"
+}
+
+// planned runs a task of the plan, and those that it fans out.
+func (r *Run) planned(ctx context.Context, t plan.Task, failed string) ([]Task, bool) {
+	if failed != "" {
+		end := Task{Key: t.Key, Partition: t.Partition, State: "SKIPPED", Failure: &host.Failure{Class: "UPSTREAM_FAILED", Message: "upstream " + failed + " did not succeed"}}
+		r.report(end)
+		return []Task{end}, false
+	}
+	all := r.task(ctx, &attempt{run: r, key: t.Key, partition: t.Partition, timeout: t.Timeout.Std(), ranged: t.Range})
+	for _, end := range all {
+		if end.State != "SUCCEEDED" {
+			return all, false
 		}
 	}
-	all := []Task{end}
+	return all, true
+}
+
+func (r *Run) report(end Task) {
 	if r.End != nil {
 		r.End(end)
 	}
-	ok := end.State == "SUCCEEDED"
-	for _, added := range b.added {
-		for _, t := range r.task(ctx, added.Asset, added.Partition, timeout) {
+}
+
+// task runs one task, and the tasks that it fans out.
+func (r *Run) task(ctx context.Context, a *attempt) []Task {
+	r.free <- struct{}{}
+	end := Task{Key: a.key, Partition: a.partition, State: "SUCCEEDED"}
+	started := time.Now()
+	result, err := a.execute(ctx)
+	<-r.free
+	end.Took = time.Since(started)
+	end.Seconds, end.Result = end.Took.Seconds(), result
+	if err != nil {
+		end.State, end.Failure = "FAILED", failureOf(err)
+	}
+	r.report(end)
+	all := []Task{end}
+	for _, added := range a.added {
+		for _, t := range r.task(ctx, &attempt{run: r, key: added.Asset, partition: added.Partition, timeout: a.timeout, mapped: true}) {
 			all = append(all, t)
-			ok = ok && t.State == "SUCCEEDED"
 			page, err := json.Marshal(map[string]any{"task": t.Key + "[" + t.Partition + "]", "partition": t.Partition, "result": t.Result})
 			if err == nil {
 				r.mu.Lock()
@@ -120,46 +158,96 @@ func (r *Run) task(ctx context.Context, key, partition string, timeout time.Dura
 			}
 		}
 	}
-	r.mu.Lock()
-	r.ended[key] = ok
-	r.mu.Unlock()
 	return all
 }
 
-// failedUpstream returns an upstream of this run that did not succeed.
-func (r *Run) failedUpstream(key string) string {
-	a, _ := r.Manifest.Asset(key)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, upstream := range a.Upstream {
-		if ok, part := r.ended[upstream]; part && !ok {
-			return upstream
-		}
-	}
-	return ""
+// attempt is a running task, as its host reaches it.
+type attempt struct {
+	run       *Run
+	key       string
+	partition string
+	ranged    *plan.Range // the declared partitions; nil without
+	mapped    bool        // a fan-out has added it
+	timeout   time.Duration
+
+	asset  asset.Asset
+	inputs []stored
+	dir    string // of its files; "" without an output
+	cursor string
+
+	mu    sync.Mutex
+	added []addedTask
+	files map[string][]host.InputFiles // downloaded inputs
 }
 
-// execute runs a task in a host and stores its result.
-func (r *Run) execute(ctx context.Context, key, partition string, timeout time.Duration, b *backend) (json.RawMessage, error) {
-	request := &host.Run{Tenant: "local", RunID: "local", Asset: key, Attempt: 1, Partition: partition, Pipeline: r.Plan.Pipeline, Parameters: r.Plan.Parameters, Trigger: "manual"}
-	a, known := r.Manifest.Asset(key)
-	if !known || a.Python == nil {
+type addedTask struct {
+	Asset     string `json:"asset"`
+	Partition string `json:"partition"`
+}
+
+// execute runs a task in a host, checks and commits its output, and stores its result.
+func (a *attempt) execute(ctx context.Context) (json.RawMessage, error) {
+	declared, known := a.run.Manifest.Asset(a.key)
+	if !known || declared.Python == nil {
 		return nil, &host.Failure{Class: "NOT_IMPLEMENTED", Message: "local runs execute Python assets only", Remedy: "deploy the manifest and start workers for its other assets"}
 	}
-	for _, upstream := range a.Upstream {
-		result, err := r.stored(upstream, partition)
-		if err != nil {
-			return nil, err
-		}
-		request.Inputs = append(request.Inputs, host.Input{Asset: upstream, Partition: partition, Result: result})
+	a.asset = declared
+	if err := a.resolve(); err != nil {
+		return nil, err
 	}
-	if timeout > 0 {
+	defer a.close()
+	if a.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
+	out, err := a.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := a.call(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	if out != nil {
+		if result, err = out.commit(ctx, result); err != nil {
+			return nil, err
+		}
+	}
+	return result, a.store(ctx, result)
+}
+
+// request is the task as its host receives it.
+func (a *attempt) request() *host.Run {
+	r := a.run
+	request := &host.Run{
+		Tenant: tenant, RunID: r.id, Asset: a.key, Attempt: 1, Partition: a.partition, Pipeline: r.Plan.Pipeline,
+		Parameters: r.Plan.Parameters, Trigger: "manual", Cursor: a.cursor,
+	}
+	if scheme := r.Planner.Scheme(a.key); scheme != nil && a.ranged != nil {
+		for _, key := range scheme.Keys(a.ranged.Series, a.ranged.Range) {
+			request.Partitions = append(request.Partitions, scheme.Values(key))
+		}
+	}
+	for _, in := range a.inputs {
+		entry := host.Input{Asset: in.asset, Partition: in.partition, Result: in.result}
+		if in.version != nil {
+			entry.Output = &host.InputOutput{Format: in.version.Format, Rows: in.version.Rows, Digest: in.version.Digest}
+		}
+		request.Inputs = append(request.Inputs, entry)
+	}
+	if a.dir != "" && a.asset.Output != nil {
+		request.Output = &host.Output{Dir: a.outputDir(), Format: a.asset.Output.Format, Schema: a.asset.Output.Schema}
+	}
+	return request
+}
+
+// call calls the asset's function, or a check function, until it does not yield any more.
+func (a *attempt) call(ctx context.Context, check string) (json.RawMessage, error) {
+	request := a.request()
+	request.Check = check
 	for {
-		outcome, _, err := r.Pool.Execute(ctx, r.Code, key+"["+partition+"]", request, b, ctx.Done())
+		outcome, _, err := a.run.Pool.Execute(ctx, a.run.Code, title(a.key, a.partition), request, a, ctx.Done())
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, &host.Failure{Class: "CANCELLED", Message: context.Cause(ctx).Error()}
@@ -167,66 +255,16 @@ func (r *Run) execute(ctx context.Context, key, partition string, timeout time.D
 			return nil, err
 		case outcome.Yielded: // the next attempt continues from the cursor
 			if outcome.Next != nil {
-				b.cursor = *outcome.Next
+				a.cursor = *outcome.Next
 			}
-			request.Cursor = b.cursor
+			request.Cursor = a.cursor
 			request.Attempt++
 			continue
 		}
 		if len(outcome.Result) > run.MaxResultLength {
 			return nil, &host.Failure{Class: "USER_CODE_EXCEPTION", Message: fmt.Sprintf("the result has %d bytes, the limit is %d", len(outcome.Result), run.MaxResultLength)}
 		}
-		return outcome.Result, r.store(key, partition, outcome.Result)
-	}
-}
-
-// file returns the name of a stored result.
-func (r *Run) file(key, partition string) string {
-	name := strings.ReplaceAll(key, "/", string(filepath.Separator))
-	if partition != "" {
-		name = filepath.Join(name, "partition="+strings.NewReplacer("/", "_", string(filepath.Separator), "_").Replace(partition))
-	}
-	return filepath.Join(r.Dir, "results", name+".json")
-}
-
-// store replaces a result at once, so that a run that is killed leaves no partial one.
-func (r *Run) store(key, partition string, result json.RawMessage) error {
-	name := r.file(key, partition)
-	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(name), ".result-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(slices.Clone(result), '\n'))
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
-}
-
-// stored returns the result of an upstream, of this run or of an earlier one.
-func (r *Run) stored(key, partition string) (json.RawMessage, error) {
-	for _, p := range slices.Compact([]string{partition, ""}) {
-		data, err := os.ReadFile(r.file(key, p))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !json.Valid(data) {
-			return nil, &host.Failure{Class: "DATA_CORRUPTION", Message: "the stored result of " + key + " is no JSON", Remedy: "delete " + r.file(key, p)}
-		}
-		return json.RawMessage(strings.TrimSpace(string(data))), nil
-	}
-	return nil, &host.Failure{
-		Class: run.CodeMissingInput, Message: "upstream " + key + " has no result in " + r.Dir + ", and is not part of this run",
-		Remedy: "run it too: servo run --local '+KEY'",
+		return outcome.Result, nil
 	}
 }
 
@@ -237,33 +275,18 @@ func failureOf(err error) *host.Failure {
 	return &host.Failure{Class: "INTERNAL_ERROR", Message: err.Error()}
 }
 
-// backend is a local task as its host reaches it.
-type backend struct {
-	run    *Run
-	key    string
-	cursor string
-
-	mu    sync.Mutex
-	added []addedTask
-}
-
-type addedTask struct {
-	Asset     string `json:"asset"`
-	Partition string `json:"partition"`
-}
-
 // Log passes a line on.
-func (b *backend) Log(_ time.Time, level, line string) {
-	if b.run.Log != nil {
-		b.run.Log(b.key, level, line)
+func (a *attempt) Log(_ time.Time, level, line string) {
+	if a.run.Log != nil {
+		a.run.Log(title(a.key, a.partition), level, line)
 	}
 }
 
 // Progress ignores progress.
-func (*backend) Progress(host.Progress) {}
+func (*attempt) Progress(host.Progress) {}
 
 // Answer answers a request of the task.
-func (b *backend) Answer(_ context.Context, method string, params json.RawMessage) (any, error) {
+func (a *attempt) Answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	var request struct {
 		Next  string      `json:"next"`
 		Asset string      `json:"asset"`
@@ -272,23 +295,25 @@ func (b *backend) Answer(_ context.Context, method string, params json.RawMessag
 	if err := json.Unmarshal(params, &request); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch method {
 	case "cursor":
-		b.cursor = request.Next
+		a.cursor = request.Next
 		return nil, nil //nolint:nilnil // a cursor has no value
+	case "input":
+		return a.inputFiles(ctx, request.Asset)
 	case "fanout":
 		ids := make([]string, 0, len(request.Tasks))
 		for _, t := range request.Tasks {
-			b.added = append(b.added, t)
+			a.added = append(a.added, t)
 			ids = append(ids, t.Asset+"["+t.Partition+"]")
 		}
 		return ids, nil
 	case "mapped":
-		b.run.mu.Lock()
-		defer b.run.mu.Unlock()
-		return map[string]any{"results": append([]json.RawMessage{}, b.run.mapped[request.Asset]...)}, nil
+		a.run.mu.Lock()
+		defer a.run.mu.Unlock()
+		return map[string]any{"results": append([]json.RawMessage{}, a.run.mapped[request.Asset]...)}, nil
 	}
 	return nil, &host.Failure{Class: "NOT_IMPLEMENTED", Message: fmt.Sprintf("local runs do not answer the request %q", method)}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.arco.dev/servo/internal/base/fault"
+	"go.arco.dev/servo/internal/domain/asset"
 	"go.arco.dev/servo/internal/worker/host"
 	"go.arco.dev/servo/sdk"
 )
@@ -171,28 +172,56 @@ func (p *Project) environment() []string {
 // Manifest imports the project in a host of its own and returns its manifest as JSON. Mistakes of the
 // project are one fault, with file and line of each; what the import prints goes to output.
 func (p *Project) Manifest(ctx context.Context, pool *host.Pool, output io.Writer) (json.RawMessage, error) {
-	document, problems, err := pool.Manifest(ctx, p.Host(""), &printer{output})
+	described, err := pool.Manifest(ctx, p.Host(""), &printer{output})
 	if err != nil {
 		return nil, importFault(err)
 	}
-	if len(problems) == 0 {
-		return p.pinned(document)
+	if len(described.Problems) == 0 {
+		if _, err := asset.Parse(described.Manifest, "manifest.json"); err != nil {
+			return nil, p.placed(err, described.Places)
+		}
+		return p.pinned(described.Manifest)
 	}
-	faults := make([]fault.Violation, 0, len(problems))
-	for _, problem := range problems {
+	faults := make([]fault.Violation, 0, len(described.Problems))
+	for _, problem := range described.Problems {
 		if problem.Traceback != "" {
 			_, _ = io.WriteString(output, problem.Traceback) // the errors below have the places
 		}
-		if relative, err := filepath.Rel(p.Dir, problem.File); err == nil && !strings.HasPrefix(relative, "..") {
-			problem.File = relative
-		}
 		field := ""
 		if problem.File != "" {
-			field = fmt.Sprintf("%s:%d", problem.File, problem.Line)
+			field = fmt.Sprintf("%s:%d", p.relative(problem.File), problem.Line)
 		}
 		faults = append(faults, fault.Violation{Code: fault.InvalidManifest, Field: field, Message: problem.Message, Remedy: problem.Remedy})
 	}
 	return nil, fault.FromViolations(faults)
+}
+
+// relative returns a file of the project relative to it, as editors open it.
+func (p *Project) relative(file string) string {
+	if relative, err := filepath.Rel(p.Dir, file); err == nil && !strings.HasPrefix(relative, "..") {
+		return relative
+	}
+	return file
+}
+
+// placed replaces the paths of a manifest's violations by the places of the declarations.
+func (p *Project) placed(err error, places map[string]string) error {
+	f, ok := fault.As(err)
+	if !ok {
+		return err
+	}
+	violations := slices.Clone(f.Violations())
+	for i, v := range violations {
+		rest, isAsset := strings.CutPrefix(v.Field, "assets[")
+		key, field, found := strings.Cut(rest, "]")
+		place, known := places[key]
+		if !isAsset || !found || !known {
+			continue
+		}
+		violations[i].Field = p.relative(place)
+		violations[i].Message = strings.TrimPrefix(field, ".") + " of " + key + " " + v.Message
+	}
+	return fault.FromViolations(violations)
 }
 
 // pinned adds the digest of an archive to the assets of its manifest.

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2] / "transcripts"
 class Process:
     """Host process with its pipes."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, folder: Path) -> None:
         down_read, self.down = os.pipe()
         up_read, up_write = os.pipe()
         log_read, log_write = os.pipe()
@@ -33,6 +33,7 @@ class Process:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "servo.host", str(project)],
             env={**os.environ, "PYTHONPATH": str(Path(host.__file__).parents[1])},
+            cwd=folder,
             preexec_fn=pipes,
             close_fds=False,
         )
@@ -70,8 +71,11 @@ def matches(want: Any, got: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("*.jsonl")))
-def test_transcript(name: str) -> None:
-    process = Process(ROOT / "project")
+def test_transcript(name: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "part-0.csv").write_text("region\neu\nus\n")
+    process = Process(ROOT / "project", tmp_path)
     for line in (ROOT / f"{name}.jsonl").read_text().splitlines():
         entry = json.loads(line)
         if "down" in entry:
@@ -80,6 +84,9 @@ def test_transcript(name: str) -> None:
             got = process.receive()
             assert matches(entry["up"], got), f"recorded {entry['up']}\nreceived {got}"
     assert process.close() == 0
+    if name == "output":
+        written = (tmp_path / "out" / "part-0.csv").read_text()
+        assert written.split() == ["region,day", "eu,2026-01-31", "us,2026-01-31"]
 
 
 def test_log_records_have_levels(tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ def test_log_records_have_levels(tmp_path: Path) -> None:
         "import logging\nfrom servo import Context, asset\n\n@asset('a/b')\ndef b(ctx: Context) -> None:\n"
         "    ctx.log.info('one')\n    logging.getLogger('lib').error('two\\nthree')\n"
     )
-    process = Process(tmp_path)
+    process = Process(tmp_path, tmp_path)
     process.receive()
     process.send({"type": "run", "task": "t", "asset": "a/b", "parameters": {}})
     assert process.receive()["type"] == "result"

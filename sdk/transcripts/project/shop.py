@@ -1,6 +1,9 @@
 """Project of the recorded transcripts."""
 
-from servo import Context, Permanent, Yield, asset
+from collections.abc import Iterator
+from typing import Any
+
+from servo import Context, Permanent, Yield, asset, check, daily
 
 
 @asset("shop/orders")
@@ -24,10 +27,29 @@ def pages(ctx: Context) -> None:
     raise Yield("page-3")
 
 
-@asset("shop/region")
-def region(ctx: Context) -> str:
+@asset("shop/region", output="csv")
+def region(ctx: Context) -> list[dict[str, str]]:
     """Return the partition."""
-    return ctx.partition
+    return [{"region": ctx.partition}]
+
+
+@check
+def has_days(rows: list[dict[str, Any]]) -> bool:
+    """Check that each row has its day."""
+    return all(row["day"] == "2026-01-31" for row in rows)
+
+
+@asset(
+    "shop/regions",
+    upstream=["shop/region"],
+    partitions=daily("date", start="2026-01-01"),
+    output="csv",
+    checks=[check.row_count(min=1), has_days],
+)
+def regions(ctx: Context, region: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return the rows of an upstream with the day."""
+    for row in region:
+        yield {**row, "day": ctx.partition}
 
 
 @asset("shop/broken")

@@ -12,8 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._checks import Check, Output, check
 from ._context import Context, Interval, MappedResult
 from ._declare import Asset, Pipeline, RetryPolicy, asset, pipeline
+from ._partitions import (
+    Dimension,
+    Partition,
+    Partitions,
+    daily,
+    hourly,
+    monthly,
+    static,
+    weekly,
+)
 from .errors import Cancelled, DeclarationError, Error, Permanent, Retry, Yield
 
 if TYPE_CHECKING:
@@ -25,19 +36,30 @@ __all__ = [
     "APIError",
     "Asset",
     "Cancelled",
+    "Check",
     "Client",
     "Context",
     "DeclarationError",
+    "Dimension",
     "Error",
     "Interval",
     "MappedResult",
+    "Output",
+    "Partition",
+    "Partitions",
     "Permanent",
     "Pipeline",
     "Retry",
     "RetryPolicy",
     "Yield",
     "asset",
+    "check",
+    "daily",
+    "hourly",
+    "monthly",
     "pipeline",
+    "static",
+    "weekly",
 ]
 
 

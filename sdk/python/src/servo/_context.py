@@ -7,9 +7,11 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
-from . import _convert
+from . import _convert, _tables
+from ._partitions import Partition
 from .errors import INVALID_CONFIGURATION, Error
 
 
@@ -49,7 +51,9 @@ class Context:
         self.task: str = run.get("task", "")
         self.asset: str = run.get("asset", "")
         self.attempt: int = run.get("attempt", 1)
-        self.partition: str = run.get("partition", "")
+        self.partitions: list[Partition] = [Partition(values) for values in run.get("partitions") or []]
+        self.partition: str = _partition_text(run.get("partition", ""), self.partitions)
+        self._key: str = run.get("partition", "")
         self.pipeline: str = run.get("pipeline", "")
         self.parameters: dict[str, Any] = dict(run.get("parameters") or {})
         self.config: str = run.get("config", "")
@@ -61,6 +65,10 @@ class Context:
         self.interval = Interval(start, end) if start and end else None
         self.log: logging.Logger = logging.getLogger("servo.task")
         self.inputs: list[dict[str, Any]] = list(run.get("inputs") or [])
+        output = run.get("output")
+        self.output_dir: Path | None = Path(output["dir"]) if output else None
+        self.output_format: str = output["format"] if output else ""
+        self._output: dict[str, Any] | None = output
         self._backend = backend
         self._cursor: str = run.get("cursor", "")
         self._cancelled = threading.Event()
@@ -146,10 +154,16 @@ class Context:
         return str(self._backend.request("secret", {"name": name}))
 
     def upstream(self, asset: str, annotation: Any = Any) -> Any:
-        """Return the result of an upstream asset."""
+        """Return what an upstream asset produced.
+
+        If it has an output, this is the data, as the annotation asks for, of all partitions that the
+        task depends on. Otherwise it is the upstream's result.
+        """
         found = [entry for entry in self.inputs if entry["asset"] == asset]
+        if any(entry.get("output") for entry in found):
+            return _tables.read(self._files(asset), annotation, f"the output of {asset}")
         if len(found) > 1:
-            found = [entry for entry in found if entry.get("partition", "") == self.partition]
+            found = [entry for entry in found if entry.get("partition", "") == self._key]
         if len(found) != 1:
             raise Error(
                 f"{self.asset} has {'several partitions of' if found else 'no'} upstream {asset}",
@@ -157,6 +171,21 @@ class Context:
                 remedy="declare it in upstream; read several with ctx.mapped",
             )
         return _convert.convert(found[0].get("result"), annotation, f"the result of {asset}")
+
+    def files(self, asset: str) -> list[Path]:
+        """Return the files of an upstream's output, of all partitions that the task depends on."""
+        return [Path(path) for path in self._files(asset).files]
+
+    def _files(self, asset: str) -> _tables.Files:
+        """Ask the worker to download the output of an upstream."""
+        versions = self._backend.request("input", {"asset": asset})
+        if not versions:
+            raise Error(
+                f"upstream {asset} of {self.asset} has no output",
+                code=INVALID_CONFIGURATION,
+                remedy="declare an output for it, or read its result",
+            )
+        return _tables.Files.of(versions)
 
     def partial(self) -> None:
         """Mark the result as partial: the task ends as PARTIAL_SUCCESS."""
@@ -166,6 +195,11 @@ class Context:
     def is_cancelled(self) -> bool:
         """Whether the task should end."""
         return self._cancelled.is_set()
+
+
+def _partition_text(key: str, partitions: list[Partition]) -> str:
+    """Return the value of a single partition with one dimension, and the key of any other."""
+    return partitions[0].value if len(partitions) == 1 else key
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -126,6 +126,8 @@ def _scalar(value: Any, annotation: Any, path: str) -> Any:
 
 
 def _text(value: Any, annotation: Any, path: str) -> Any:
+    if isinstance(value, annotation):  # of a Parquet file
+        return value
     if not isinstance(value, str):
         raise _mismatch(path, f"text for {_name(annotation)}", value)
     try:
@@ -248,7 +250,7 @@ MAX_RESULT = 64 << 10
 def encode_result(value: Any) -> str:
     """Encode a result as JSON. A value that JSON cannot express raises Error."""
     try:
-        text = json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(value, default=plain, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise Error(
             f"the result cannot be encoded as JSON: {error}",
@@ -262,7 +264,8 @@ def encode_result(value: Any) -> str:
     return text
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return the JSON form of a value that json does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, (datetime.datetime, datetime.date)):
@@ -282,4 +285,4 @@ def _plain(value: Any) -> Any:
 
 def plain_value(value: Any) -> Any:
     """Return a value as JSON has it."""
-    return json.loads(json.dumps(value, default=_plain, allow_nan=False))
+    return json.loads(json.dumps(value, default=plain, allow_nan=False))

@@ -11,10 +11,12 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import FrameType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
-from . import _convert
+from . import _convert, _partitions, _tables
+from ._checks import Check, Output
 from ._context import Context
+from ._partitions import Dimension, Partitions
 from .errors import DeclarationError
 
 P = ParamSpec("P")
@@ -78,6 +80,9 @@ class Asset(Generic[P, R]):
         self.fields: dict[str, Any] = {}
         self.upstream: tuple[str, ...] = ()
         self.bindings: dict[str, Binding] = {}
+        self.partitions: list[Dimension] = []
+        self.output: Output | None = None
+        self.checks: dict[str, CheckFunction] = {}  # of the project's own code, by function
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "asset")
         self.__wrapped__ = function
@@ -96,11 +101,19 @@ class Asset(Generic[P, R]):
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """What a parameter of a function receives: the context, the config, or an upstream's result."""
+    """What a parameter of a function receives: the context, the config, an upstream, or the output."""
 
-    kind: str  # context, config or input
+    kind: str  # context, config, input or output
     annotation: Any
     upstream: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckFunction:
+    """Function that checks the output of an asset."""
+
+    function: Callable[..., Any]
+    bindings: Mapping[str, Binding]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,12 +170,20 @@ def asset(
     retry: RetryPolicy | None = None,
     tags: Iterable[str] = (),
     owners: Iterable[str] = (),
+    partitions: Dimension | Partitions | Sequence[Dimension] | None = None,
+    partition_mapping: Mapping[str | Asset[Any, Any], str] | None = None,
+    partitions_per_task: int | Literal["all"] | None = None,
+    output: str | Output | None = None,
+    checks: Iterable[Check] = (),
 ) -> Callable[[Callable[P, R]], Asset[P, R]]:
     """Declare the asset that a function produces.
 
     A parameter of the function receives the context if it is annotated with Context or named ctx, the
     result of an upstream if it has the name of the upstream (`orders` for `silver/orders`, or what
     `inputs` maps it to), and the run's parameters if it is annotated with a dataclass or TypedDict.
+
+    With `output` the worker writes what the function returns as files of that format, runs `checks`
+    over them, and commits them. Downstream functions receive the data.
     """
     where = _caller()
 
@@ -200,7 +221,10 @@ def asset(
             elif listed := list(words):
                 fields[name] = listed
         declared.fields = fields
-        declared.bindings = _bind(declared, dict(inputs or {}))
+        _add_partitions(declared, partitions, partition_mapping, partitions_per_task)
+        _add_output(declared, output)
+        declared.bindings = _bind(declared, function, dict(inputs or {}))
+        _add_checks(declared, checks, dict(inputs or {}))
         earlier = registry.assets.get(key)
         if earlier is not None and not _same_function(earlier.function, function):
             registry.report(
@@ -212,6 +236,87 @@ def asset(
         return declared
 
     return declare
+
+
+def _add_partitions(
+    declared: Asset[Any, Any], partitions: Any, mapping: Any, per_task: int | str | None
+) -> None:
+    """Declare the partitions of an asset."""
+    where, key = (declared.file, declared.line), declared.key
+    if partitions is not None:
+        declared.partitions, mistake = _partitions.declaration(partitions)
+        if mistake:
+            registry.report(where, f"asset {key}: {mistake[0]}", mistake[1])
+            return
+        declared.fields["partitions"] = [d.manifest() for d in declared.partitions]
+    if mapping:
+        named = {up.key if isinstance(up, Asset) else up: text for up, text in dict(mapping).items()}
+        for upstream, text in named.items():
+            if problem := _partitions.mapping_mistake(text):
+                registry.report(
+                    where,
+                    f"asset {key}: {problem} to {upstream}",
+                    "use identity, all, last 7 days, first dimension or previous",
+                )
+                return
+            if upstream not in declared.upstream and upstream != key:
+                registry.report(
+                    where,
+                    f"partition_mapping of {key} names {upstream}, which is no upstream of it",
+                    f'add "{upstream}" to upstream',
+                )
+                return
+        declared.fields["partition_mapping"] = named
+    if per_task is not None:
+        if not declared.partitions:
+            registry.report(
+                where, f"asset {key} has partitions_per_task and no partitions", "declare partitions"
+            )
+            return
+        declared.fields["partitions_per_task"] = per_task
+
+
+def _add_output(declared: Asset[Any, Any], output: Any) -> None:
+    """Declare the output of an asset."""
+    if output is None:
+        return
+    where, key = (declared.file, declared.line), declared.key
+    made = Output(output) if isinstance(output, str) else output
+    if not isinstance(made, Output):
+        registry.report(where, f"asset {key}: output is {output!r}", 'write output="parquet"')
+        return
+    if mistake := made.mistake():
+        registry.report(where, f"asset {key}: {mistake[0]}", mistake[1])
+        return
+    declared.output = made
+    declared.fields["output"] = made.manifest()
+
+
+def _add_checks(declared: Asset[Any, Any], checks: Any, inputs: dict[str, str]) -> None:
+    """Declare the checks of an asset's output and inputs."""
+    where, key = (declared.file, declared.line), declared.key
+    if isinstance(checks, Check):
+        registry.report(where, f"checks of {key} is one check", "write a list: checks=[…]")
+        return
+    listed = []
+    for entry in checks:
+        if not isinstance(entry, Check):
+            registry.report(
+                where, f"checks of {key} has {entry!r}", "use check.row_count(…), or decorate it with @check"
+            )
+            return
+        if mistake := entry.mistake():
+            registry.report(where, f"asset {key}: {mistake[0]}", mistake[1])
+            return
+        if entry.fields.get("phase") != "PRE" and declared.output is None:
+            registry.report(where, f"asset {key} has checks and no output", 'declare one: output="parquet"')
+            return
+        if entry.function is not None:
+            bindings = _bind(declared, entry.function, inputs, check=True)
+            declared.checks[entry.function.__name__] = CheckFunction(entry.function, bindings)
+        listed.append(entry.manifest())
+    if listed:
+        declared.fields["checks"] = listed
 
 
 def _same_function(one: Any, other: Any) -> bool:
@@ -242,9 +347,11 @@ def parameter_name(key: str) -> str:
     return re.sub(r"\W", "_", key.split("/", 1)[1])
 
 
-def _bind(declared: Asset[Any, Any], inputs: dict[str, str]) -> dict[str, Binding]:
-    """Decide what each parameter of a function receives."""
-    function, key = declared.function, declared.key
+def _bind(
+    declared: Asset[Any, Any], function: Callable[..., Any], inputs: dict[str, str], *, check: bool = False
+) -> dict[str, Binding]:
+    """Decide what each parameter of an asset's function, or of a check of it, receives."""
+    key = declared.key
     where = (
         (function.__code__.co_filename, function.__code__.co_firstlineno)
         if hasattr(function, "__code__")
@@ -274,13 +381,11 @@ def _bind(declared: Asset[Any, Any], inputs: dict[str, str]) -> dict[str, Bindin
         elif annotation is Context or (name == "ctx" and annotation is inspect.Parameter.empty):
             bound[name] = Binding("context", annotation)
         elif name in by_name:
-            if not _convert.supported(annotation):
-                registry.report(
-                    where,
-                    _unknown_annotation(key, name, annotation),
-                    "annotate it with a JSON type, a dataclass or a TypedDict",
-                )
+            _check_annotation(where, key, name, annotation)
             bound[name] = Binding("input", annotation, by_name[name])
+        elif check and not any(binding.kind == "output" for binding in bound.values()):
+            _check_annotation(where, key, name, annotation)
+            bound[name] = Binding("output", annotation)
         elif _convert.is_record(annotation):
             if not _convert.supported(annotation):
                 registry.report(
@@ -290,6 +395,15 @@ def _bind(declared: Asset[Any, Any], inputs: dict[str, str]) -> dict[str, Bindin
         elif parameter.default is inspect.Parameter.empty:
             _unbound(where, key, name, annotation, by_name)
     return bound
+
+
+def _check_annotation(where: tuple[str, int], key: str, name: str, annotation: Any) -> None:
+    if not _convert.supported(annotation) and not _tables.kind_of(annotation):
+        registry.report(
+            where,
+            _unknown_annotation(key, name, annotation),
+            "annotate it with a JSON type, a dataclass, a TypedDict, a table or Path",
+        )
 
 
 def _unknown_annotation(key: str, name: str, annotation: Any) -> str:

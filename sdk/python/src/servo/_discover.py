@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
 import traceback
+import typing
 from typing import Any
 
-from . import _execute
-from ._declare import Problem, registry
+from . import _convert, _execute, _tables
+from ._declare import Asset, Problem, registry
 
 _IMPORTS_SERVO = re.compile(rb"^\s*(from\s+servo[\s.]|import\s+([\w., ]+,\s*)?servo\b)", re.MULTILINE)
 _SKIPPED = {"node_modules", "tests", "test", "build", "dist", "__pycache__", "site-packages"}
@@ -102,12 +104,65 @@ def manifest() -> dict[str, Any]:
                     + _similar(upstream, list(known)),
                     "declare it in a module of this project",
                 )
+            else:
+                _check_input(asset, known[upstream])
     if not known and not registry.problems:
         registry.report(("", 0), "the project declares no assets", "decorate a function with @asset")
     document: dict[str, Any] = {"version": 1, "assets": [known[key].manifest() for key in sorted(known)]}
     if registry.pipelines:
         document["pipelines"] = [registry.pipelines[name].manifest() for name in sorted(registry.pipelines)]
     return document
+
+
+def _check_input(asset: Asset[Any, Any], upstream: Asset[Any, Any]) -> None:
+    """Report a parameter whose annotation does not fit what its upstream produces."""
+    code = getattr(asset.function, "__code__", None)
+    where = (code.co_filename, code.co_firstlineno) if code else (asset.file, asset.line)
+    for name, binding in asset.bindings.items():
+        if binding.upstream != upstream.key or binding.kind != "input":
+            continue
+        annotation, table = binding.annotation, _tables.kind_of(binding.annotation)
+        text = _spelled(annotation)
+        if upstream.output is None:
+            if table and not _convert.supported(annotation):
+                registry.report(
+                    where,
+                    f"parameter {name} of {asset.key} is {text}, but {upstream.key} has no output",
+                    f'declare one: @asset("{upstream.key}", output="parquet")',
+                )
+                continue
+            returned = _returned(upstream)
+            have, want = _convert.parameter_type(returned), _convert.parameter_type(annotation)
+            if have and want and have != want and (have, want) != ("integer", "number"):
+                registry.report(
+                    where,
+                    f"parameter {name} of {asset.key} is {text}, but {upstream.key} returns "
+                    + _spelled(returned),
+                    "use the same type in both",
+                )
+        elif not table and annotation not in (Any, inspect.Parameter.empty, object, list):
+            registry.report(
+                where,
+                f"parameter {name} of {asset.key} is {text}, but {upstream.key} has an output",
+                "annotate it with a table, list[dict[str, Any]], an Iterator of rows, or Path",
+            )
+
+
+def _spelled(annotation: Any) -> str:
+    return (
+        annotation.__qualname__
+        if isinstance(annotation, type) and not typing.get_args(annotation)
+        else str(annotation)
+    )
+
+
+def _returned(asset: Asset[Any, Any]) -> Any:
+    """Return the annotation of what a function returns; None if it cannot be known."""
+    try:
+        annotation = typing.get_type_hints(asset.function).get("return")
+    except Exception:  # reported where it is declared
+        return None
+    return annotation
 
 
 def _similar(name: str, names: list[str]) -> str:

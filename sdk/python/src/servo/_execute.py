@@ -6,11 +6,12 @@ import errno
 import inspect
 import os
 import traceback
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
-from . import _convert
+from . import _convert, _tables
 from ._context import Context
-from ._declare import Asset
+from ._declare import Asset, Binding
 from .errors import (
     IMPORT_ERROR,
     INVALID_CONFIGURATION,
@@ -22,12 +23,14 @@ from .errors import (
 )
 
 
-def arguments(asset: Asset[Any, Any], context: Context) -> dict[str, Any]:
-    """Return the arguments of an asset's function."""
+def arguments(bindings: Mapping[str, Binding], context: Context) -> dict[str, Any]:
+    """Return the arguments of a function."""
     values: dict[str, Any] = {}
-    for name, binding in asset.bindings.items():
+    for name, binding in bindings.items():
         if binding.kind == "context":
             values[name] = context
+        elif binding.kind == "output":
+            values[name] = _tables.read(_own_files(context), binding.annotation, "the output")
         elif binding.kind == "config":
             try:
                 values[name] = _convert.convert(context.parameters, binding.annotation, "")
@@ -49,12 +52,77 @@ def arguments(asset: Asset[Any, Any], context: Context) -> dict[str, Any]:
 
 def call(asset: Asset[Any, Any], context: Context) -> Any:
     """Call an asset's function, also an async one, and return its value."""
-    value = asset.function(**arguments(asset, context))
+    return _finished(asset.function(**arguments(asset.bindings, context)))
+
+
+def _finished(value: Any) -> Any:
     if inspect.iscoroutine(value):
         import asyncio  # late: most hosts do not need it and start faster
 
         return asyncio.run(value)
+    if inspect.isasyncgen(value):
+        return _drained(value)
     return value
+
+
+def _drained(rows: AsyncGenerator[Any, Any]) -> Iterator[Any]:
+    """Iterate over an async generator, row by row."""
+    import asyncio
+
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            try:
+                yield loop.run_until_complete(anext(rows))
+            except StopAsyncIteration:
+                return
+    finally:
+        loop.run_until_complete(rows.aclose())
+        loop.close()
+
+
+def execute(asset: Asset[Any, Any], context: Context) -> Any:
+    """Execute an asset and return its result. Data of an output is written to its files."""
+    value = call(asset, context)
+    output = context._output
+    if output is None:
+        return value
+    schema = {column["name"]: column["type"] for column in output.get("schema") or []}
+    _tables.write(value, output["dir"], output["format"], schema)
+    return None
+
+
+def verdict(asset: Asset[Any, Any], function: str, context: Context) -> dict[str, Any]:
+    """Run a check function over the files of the output."""
+    check = asset.checks.get(function)
+    if check is None:
+        raise Error(
+            f"asset {asset.key} has no check function {function}",
+            code="NOT_IMPLEMENTED",
+            remedy="deploy the manifest of the code that the worker executes",
+        )
+    try:
+        value = _finished(check.function(**arguments(check.bindings, context)))
+    except AssertionError as error:
+        return {"passed": False, "message": str(error) or "an assertion failed"}
+    except Exception as error:
+        return {"passed": False, "message": _message(error), "traceback": trace(error)}
+    if value is None or isinstance(value, str):
+        return {"passed": not value, "message": value or ""}
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # also numpy's
+        return {"passed": bool(value), "message": "" if value else f"{function} returned False"}
+    raise Error(
+        f"check {function} returned a {type(value).__qualname__}", remedy="return True, False, or a message"
+    )
+
+
+def _own_files(context: Context) -> _tables.Files:
+    """Return the files that the task has written."""
+    output = context._output or {}
+    root = output.get("dir", "")
+    paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    schema = {column["name"]: column["type"] for column in output.get("schema") or []}
+    return _tables.Files(output.get("format", ""), tuple(paths), schema)
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))

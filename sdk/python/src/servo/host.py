@@ -176,7 +176,8 @@ class Host:
         """Send the manifest and all mistakes."""
         document = _discover.manifest()
         problems = [dataclasses.asdict(p) for p in registry.problems]
-        self.send({"type": "manifest", "manifest": document, "problems": problems})
+        places = {key: f"{asset.file}:{asset.line}" for key, asset in registry.assets.items()}
+        self.send({"type": "manifest", "manifest": document, "problems": problems, "places": places})
 
     def execute(self, frame: dict[str, Any]) -> None:
         """Execute a task and send its end."""
@@ -188,7 +189,7 @@ class Host:
         try:
             try:
                 self._running = True
-                end = self._end_of(context)
+                end = self._end_of(context, frame)
             finally:
                 self._running = False
         except Cancelled as error:
@@ -205,7 +206,7 @@ class Host:
         except Error as error:
             self.send({"type": "error", "task": context.task, "error": _execute.failure(error)})
 
-    def _end_of(self, context: Context) -> dict[str, Any]:
+    def _end_of(self, context: Context, frame: Mapping[str, Any]) -> dict[str, Any]:
         asset = registry.assets.get(context.asset)
         if asset is None:
             if registry.problems:
@@ -217,8 +218,11 @@ class Host:
                 code="NOT_IMPLEMENTED",
                 remedy="deploy the manifest of the code that the worker executes",
             )
+        if check := frame.get("check"):
+            verdict = _execute.verdict(asset, check, context)
+            return {"type": "result", "result": verdict, "partial": False}
         try:
-            value = _execute.call(asset, context)
+            value = _execute.execute(asset, context)
         except Yield as error:
             return {"type": "yield", "next": error.cursor}
         result = json.loads(_convert.encode_result(value))
