@@ -194,7 +194,7 @@
   };
   const report = () => {
     const dropped = tasks.reduce((n, t) => n + (t.dropped ?? 0), 0);
-    const parts = [`${lines.length.toLocaleString()} lines`];
+    const parts = [lines.length === 1 ? "1 line" : `${lines.length.toLocaleString()} lines`];
     if (full) parts.push("the first million lines are shown");
     if (tasks.length >= maxTasks) parts.push(`logs of the first ${maxTasks} tasks`);
     if (dropped) parts.push(`${dropped.toLocaleString()} bytes in the middle were dropped`);

@@ -349,11 +349,11 @@ func earlier(a, b time.Time) time.Time {
 func (t Timeline) row(task *taskHistory, run *servov1.Run, critical bool) TimelineRow {
 	row := TimelineRow{Label: task.label(), At: TaskPath(run.GetTenant(), run.GetId(), task.id), Critical: critical, Segments: t.segments(task.spans)}
 	if !task.started.IsZero() {
-		to := task.finished
-		if to.IsZero() {
-			to = t.End
+		for _, s := range task.spans { // the last attempt: a task that was returned waits again
+			if s.kind == segRunning {
+				row.Took = Duration(s.to.Sub(s.from))
+			}
 		}
-		row.Took = Duration(to.Sub(task.started))
 		row.Waited = Duration(task.spans[0].to.Sub(task.created))
 		for _, s := range task.spans {
 			if s.kind == segRunning {

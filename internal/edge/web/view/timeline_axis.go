@@ -60,7 +60,7 @@ func (t Timeline) ticks() (out []TimelineTick) {
 		if at > 0 {
 			label = "+" + Duration(at)
 		}
-		if share := float64(at) / float64(whole) * 100; share < 97 {
+		if share := float64(at) / float64(whole) * 100; share < 90 {
 			out = append(out, TimelineTick{At: share, Label: label})
 		}
 	}

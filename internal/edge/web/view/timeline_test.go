@@ -65,6 +65,18 @@ func TestTimeline(t *testing.T) {
 		require.Equal(t, 13*time.Second, shown.Critical)
 	})
 
+	t.Run("a task that was returned is not executed while it waits again", func(t *testing.T) {
+		t.Parallel()
+		events := []*servov1.Event{
+			created(t, "a"), at(0, "task.queued", "a"), at(1, "task.claimed", "a"), at(1, "task.started", "a"), at(6, "task.returned", "a"), at(7, "task.queued", "a"),
+		}
+		run := timelineRun(100)
+		run.FinishedAt = nil
+		shown := TimelineOf(events, run, TimelineOptions{Now: timelineBegin.Add(100 * time.Second)})
+		require.Equal(t, "5.0 s", shown.Rows[0].Took)
+		require.Equal(t, []string{"ready 0", "queued 1", "starting 0", "running 5", "ready 1", "queued 93"}, kinds(shown.Rows[0]))
+	})
+
 	t.Run("whatever happens, segments of a task touch and stay in the picture", func(t *testing.T) {
 		t.Parallel()
 		types := []string{"task.readied", "task.queued", "task.withdrawn", "task.claimed", "task.started", "task.retrying", "task.returned", "task.succeeded", "task.cancelled"}
