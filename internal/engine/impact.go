@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"go.arco.dev/servo/internal/base/fault"
@@ -19,6 +20,7 @@ type ImpactKind string
 const (
 	PipelineMissing    ImpactKind = "PIPELINE_MISSING"
 	ParametersRefused  ImpactKind = "PARAMETERS"
+	PartitionsChanged  ImpactKind = "PARTITIONS"
 	PoolRefused        ImpactKind = "POOL_ACCESS"
 	PoolWithoutWorkers ImpactKind = "POOL_WITHOUT_WORKERS"
 )
@@ -89,6 +91,7 @@ func (e *Engine) CheckRelease(ctx context.Context, releaseName, channel string) 
 		if before, err = e.newChecker(ctx, *current); err != nil {
 			return Impact{}, err
 		}
+		after.comparePartitions(before)
 	}
 	impact := Impact{tenants: map[id.Tenant]bool{}}
 	err = e.store.FollowingConfigs(ctx, channel, func(c store.FollowingConfig) error {
@@ -121,12 +124,14 @@ func (i *Impact) add(c store.FollowingConfig, before, after *checker) {
 // checker checks configs against one manifest. Results are kept by pipeline and parameters: most tenants
 // have the same ones.
 type checker struct {
+	manifest *asset.Manifest
 	planner  *plan.Planner
 	access   map[string]store.PoolAccess // of pools that do not accept every tenant
 	unserved map[string]string           // why no live worker can run an asset
 	verdicts map[string]verdict
 	pools    map[string][]string // by pipeline
 	workers  map[string]string   // by pipeline: why no live worker can run it
+	schemes  map[string]string   // by pipeline: which asset has other partitions than before
 }
 
 type verdict struct {
@@ -143,7 +148,7 @@ func (e *Engine) newChecker(ctx context.Context, of id.Release) (*checker, error
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{planner: planner, unserved: map[string]string{}, verdicts: map[string]verdict{}, pools: map[string][]string{}, workers: map[string]string{}}
+	c := &checker{manifest: manifest, planner: planner, schemes: map[string]string{}, unserved: map[string]string{}, verdicts: map[string]verdict{}, pools: map[string][]string{}, workers: map[string]string{}}
 	for _, w := range warnings {
 		for _, key := range w.Assets {
 			c.unserved[key] = w.Message
@@ -181,6 +186,25 @@ func (c *checker) readPipelines(m *asset.Manifest) error {
 	return nil
 }
 
+// comparePartitions finds the pipelines with an asset whose partitions differ from those of the release before:
+// the status of its partitions, and slots that cover them, would no longer fit.
+func (c *checker) comparePartitions(before *checker) {
+	for _, p := range c.manifest.Pipelines {
+		keys, err := c.planner.Assets(p.Name)
+		if err != nil {
+			continue // readPipelines has read them
+		}
+		for _, key := range keys {
+			a, _ := c.manifest.Asset(key)
+			was, known := before.manifest.Asset(key)
+			if known && !reflect.DeepEqual(a.Partitions, was.Partitions) {
+				c.schemes[p.Name] = "asset " + key + " has other partitions"
+				break
+			}
+		}
+	}
+}
+
 func (c *checker) check(of store.FollowingConfig) (ImpactKind, string) {
 	key := of.Spec.Pipeline + "\x00" + string(of.Spec.Parameters)
 	found, known := c.verdicts[key]
@@ -190,6 +214,9 @@ func (c *checker) check(of store.FollowingConfig) (ImpactKind, string) {
 	}
 	if found.kind != "" {
 		return found.kind, found.message
+	}
+	if message := c.schemes[of.Spec.Pipeline]; message != "" {
+		return PartitionsChanged, message
 	}
 	for _, pool := range c.pools[of.Spec.Pipeline] {
 		if access := c.access[pool]; !access.Accepts(of.Tenant) {

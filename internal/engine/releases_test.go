@@ -293,6 +293,23 @@ func TestReleaseImpact(t *testing.T) {
 		verifytest.Clean(t, r.db)
 	})
 
+	t.Run("an asset with other partitions breaks the configs of its pipeline, and of no other", func(t *testing.T) {
+		t.Parallel()
+		r := setupReleases(t, 1)
+		require.NoError(t, saveConfig(t, r, r.tenants[0], `{}`))
+		const asset = "exec: {command: [run]}, retry"
+		r.release(t, "daily", strings.Replace(releaseText, asset, "partitions: [{dimension: date, kind: daily, start: 2026-01-01}], "+asset, 1))
+		r.release(t, "more", strings.Replace(releaseText, "assets:", "assets:\n  - {key: s/two, exec: {command: [run]}, partitions: [{dimension: date, kind: daily, start: 2026-01-01}]}", 1))
+		impact, err := r.CheckRelease(t.Context(), "daily", "stable")
+		require.NoError(t, err)
+		require.Len(t, impact.Broken, 1)
+		require.Equal(t, engine.PartitionsChanged, impact.Broken[0].Kind)
+		require.Contains(t, impact.Broken[0].Message, "s/one")
+		impact, err = r.CheckRelease(t.Context(), "more", "stable")
+		require.NoError(t, err)
+		require.Empty(t, impact.Broken)
+	})
+
 	t.Run("requests that cannot be done are refused, and nothing is half done", func(t *testing.T) {
 		t.Parallel()
 		r := setupReleases(t, 2)
