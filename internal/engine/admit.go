@@ -68,7 +68,7 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		if err != nil {
 			return err
 		}
-		tasks, held, err := takeReady(ctx, tx, pools)
+		tasks, blocked, err := w.takeReady(ctx, tx, pools)
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func (e *Engine) Admit(ctx context.Context, duty store.Duty, most int) (admitted
 		var left bool
 		admitted, left, more, err = w.admit(pools, tasks)
 		e.pace.queued(pools)
-		more = more || folded == maxFold || held // other tasks may come after the held ones
-		e.signals.SetFull(left)                  // then every change that makes room wakes admission
+		more = more || folded == maxFold || blocked.held // other tasks may come after the held ones
+		e.signals.SetFull(left || blocked.left)          // then every change that makes room wakes admission
 		return err
 	})
 	if admitted > 0 {
@@ -252,22 +252,22 @@ func poolRoom(s store.PoolRoom, config Config, most int) int {
 }
 
 // takeReady locks the tasks that the round considers: of each share those that come next by priority,
-// and where it is their turn those that are ready longest. Tasks of paused assets and those that no
-// worker can run are held: they leave the order.
-func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map[store.ShareKey][]store.ReadyTask, held bool, err error) {
+// and where it is their turn those that are ready longest. Tasks of paused assets, those that no
+// worker can run, and those whose partitions another task holds are held: they leave the order.
+func (w *working) takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map[store.ShareKey][]store.ReadyTask, blocked blockedTasks, err error) {
 	ask := looksOf(pools)
 	ranked, err := tx.TakeReady(ctx, ask.keys, ask.mosts)
 	if err != nil {
-		return nil, false, err
+		return nil, blocked, err
 	}
 	oldest, err := tx.TakeOldest(ctx, ask.oldKeys, ask.oldMosts)
 	if err != nil {
-		return nil, false, err
+		return nil, blocked, err
 	}
 	found := slices.Concat(ranked, oldest)
 	lacking, met := lackingOf(pools, found)
 	if err := tx.HoldLacking(ctx, lacking, met); err != nil {
-		return nil, false, err
+		return nil, blocked, err
 	}
 	var suspects []run.Task
 	seen := map[id.Task]bool{}
@@ -279,9 +279,12 @@ func takeReady(ctx context.Context, tx *store.Tx, pools []*poolRound) (tasks map
 	}
 	paused, err := tx.HoldPaused(ctx, suspects)
 	if err != nil {
-		return nil, false, err
+		return nil, blocked, err
 	}
-	return inTurn(pools, ranked, oldest, paused), len(lacking) > 0, nil
+	tasks = inTurn(pools, ranked, oldest, paused)
+	blocked, err = w.holdPartitions(ctx, tx, tasks, true)
+	blocked.held = blocked.held || len(lacking) > 0
+	return tasks, blocked, err
 }
 
 // looks are the shares whose tasks a round reads, and how many of each.
@@ -402,13 +405,15 @@ func (w *working) fill(p *poolRound, tasks map[store.ShareKey][]store.ReadyTask,
 	order, clock := fair.Pick(p.clock, shares, p.room)
 	taken = make([]int, len(shares))
 	for n, i := range order {
-		t := w.add(tasks[p.shares[i].ShareKey][taken[i]].Task)
+		ready := tasks[p.shares[i].ShareKey][taken[i]]
+		t := w.add(ready.Task)
 		t.task.Rank = w.now.UnixMicro() + int64(admitted+n)
 		t.task.Cost = float32(shares[i].Costs[taken[i]])
 		taken[i]++
 		if err := w.decide(t, run.Admit{}, event.Meta{Actor: "admission"}); err != nil {
 			return nil, nil, 0, err
 		}
+		w.hold(ready)
 	}
 	return shares, taken, clock, nil
 }

@@ -147,6 +147,9 @@ func (e *Engine) transactOnce(ctx context.Context, fn func(ctx context.Context, 
 		if err := fn(ctx, tx, w); err != nil {
 			return err
 		}
+		if err := w.releaseHolds(ctx, tx); err != nil {
+			return err
+		}
 		h, err = e.handOff(ctx, tx, w)
 		if err == nil {
 			err = e.apply(ctx, tx, w, h)

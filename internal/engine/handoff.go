@@ -248,6 +248,9 @@ func (e *Engine) admitFresh(ctx context.Context, tx *store.Tx, w *working, found
 		}
 		tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}] = append(tasks[store.ShareKey{Tenant: t.Tenant, Pool: t.Pool}], t.ReadyTask)
 	}
+	if _, err := w.holdPartitions(ctx, tx, tasks, false); err != nil {
+		return nil, err
+	}
 	for _, p := range pools {
 		for _, s := range p.shares {
 			tasks[s.ShareKey] = tasks[s.ShareKey][:min(s.most, len(tasks[s.ShareKey]))]

@@ -54,7 +54,7 @@ func (e *Engine) handOffBacklog(ctx context.Context, tx *store.Tx, w *working, h
 	for _, p := range pools {
 		p.can.add(claims[0].set)
 	}
-	tasks, _, err := takeReady(ctx, tx, pools)
+	tasks, blocked, err := w.takeReady(ctx, tx, pools)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (e *Engine) handOffBacklog(ctx context.Context, tx *store.Tx, w *working, h
 	if err != nil {
 		return err
 	}
-	if left || e.capacityLeft(w, claims) {
+	if left || blocked.held || e.capacityLeft(w, claims) {
 		w.wakes = append(w.wakes, names...)
 	}
 	if admitted == 0 {

@@ -69,6 +69,9 @@ func (w *working) signals() signal.Commit {
 	for _, pool := range w.wakes {
 		found[pool] = true
 	}
+	for _, pool := range w.reopened {
+		found[signal.Ready], found[pool] = true, true
+	}
 	if len(w.changes.OpenCones) > 0 {
 		found[signal.FollowUp] = true
 	}

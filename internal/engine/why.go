@@ -64,6 +64,7 @@ const (
 	BlockedByAccess      BlockerCode = "POOL_ACCESS"
 	BlockedByCapability  BlockerCode = "NO_CAPABLE_WORKER"
 	BlockedByPause       BlockerCode = "ASSET_PAUSED"
+	BlockedByPartition   BlockerCode = "PARTITION_HELD"
 	BlockedByNoAdmission BlockerCode = "ADMISSION_STOPPED"
 	BlockedByTasks       BlockerCode = "QUOTA_CONCURRENT_TASKS"
 	BlockedByPool        BlockerCode = "POOL_CONCURRENCY"

@@ -21,8 +21,15 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if place.Held && !place.LacksWorker || q.pause != nil {
+	written, err := q.written(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if place.Held && !place.LacksWorker && !written || q.pause != nil {
 		q.paused()
+	}
+	if written {
+		return nil
 	}
 	if blocked, err := q.access(ctx, tx); err != nil || blocked {
 		return err
@@ -66,6 +73,22 @@ func (q *inquiry) ready(ctx context.Context, tx *store.Tx) error {
 	}
 	q.notItsTurn(p, mine, tasks, taken, place)
 	return nil
+}
+
+// written checks whether another task holds partitions of this one.
+func (q *inquiry) written(ctx context.Context, tx *store.Tx) (bool, error) {
+	if !q.run.Divided {
+		return false, nil
+	}
+	holder, held, err := tx.HolderOf(ctx, q.key(), q.task.Asset)
+	if err != nil || !held {
+		return false, err
+	}
+	q.why.Next = "admission takes it when the other task has ended"
+	q.block(BlockedByPartition, fmt.Sprintf("partition %s of asset %s is held by run %s: its task %s has been admitted and has not ended", q.task.Partition, q.task.Asset, holder.Run, holder.Task),
+		"wait until that task ends, or cancel its run: servo runs cancel "+holder.Run.String(),
+		map[string]any{"asset": q.task.Asset, "partition": q.task.Partition, "run": holder.Run.String(), "task": holder.Task.String()})
+	return true, nil
 }
 
 // access checks whether the pool accepts tasks of the tenant: admission skips those that it does not accept.

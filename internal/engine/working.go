@@ -27,8 +27,10 @@ type working struct {
 	seen     *Committed // for the observer; nil without one
 	claims   []*openClaim
 
-	wakesClaims bool     // claims admit ready tasks, so that these wake them
-	wakes       []string // pools whose claims should look again
+	wakesClaims bool            // claims admit ready tasks, so that these wake them
+	wakes       []string        // pools whose claims should look again
+	ended       []store.TaskKey // tasks of runs with partitions that have ended
+	reopened    []string        // pools of tasks that may be admitted again
 }
 
 type liveRun struct {
@@ -108,6 +110,7 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 		parent.run = parent.run.Count(next.State)
 		w.touch(parent)
 		w.endPartitions(parent.run, next)
+		w.endHold(parent.run, next, t.task.State)
 	}
 	w.note(&t.task, &next, parent)
 	t.task = next
@@ -187,6 +190,11 @@ func (w *working) finish() (store.Changes, error) {
 		w.live(r)
 	}
 	for _, t := range w.changed {
+		if parent := w.runs[t.task.Run]; parent != nil {
+			t.task.Divided = parent.run.Divided
+		} else if t.task.State == run.Ready && t.from != run.Ready {
+			return store.Changes{}, fmt.Errorf("task %s becomes ready without its run's lock", t.task.ID)
+		}
 		w.changes.Moves = append(w.changes.Moves, store.Move{From: t.from, Task: t.task})
 		if t.dueChanged && t.task.State.Leased() {
 			w.changes.Reschedule = append(w.changes.Reschedule, t.task)

@@ -138,6 +138,7 @@ type ReadyTask struct {
 	run.Task
 
 	Seconds float64 // below 0 if unknown
+	Hold    *Hold   // partitions that it holds when it is admitted; nil for none and for those that it holds already
 }
 
 // TakeReady locks the next ready tasks, up to mosts of each share, in the order of the share. It
@@ -166,7 +167,7 @@ func readyTask(r db.TakeReadyRow) ReadyTask {
 	t := taskFromReady(db.ServoReadyQ{
 		TenantID: r.TenantID, RunID: r.RunID, TaskID: r.TaskID, Since: r.Since, Version: r.Version, TimeoutS: r.TimeoutS,
 		Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
-		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset,
+		Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Asset: r.Asset, Divided: r.Divided,
 	})
 	return ReadyTask{Task: t, Seconds: r.Seconds}
 }

@@ -55,7 +55,7 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.engine(t, func(tx *Tx) {
 		require.NoError(t, tx.InsertChunk(t.Context(), store.Chunk{BackfillKey: keyOfBackfill(w.backfill(t, a)), Run: g.run.ID}, w.now))
 	})
-	for _, table := range []string{"partition_series (tenant_id, workspace_id, asset, series) SELECT tenant_id, id, 'asset', ''", "partition_status (tenant_id, workspace_id, asset, series, bucket) SELECT tenant_id, id, 'asset', '', 0", "partition_deltas (tenant_id, workspace_id, asset, series, first, last, succeeded) SELECT tenant_id, id, 'asset', '', 1, 1, true"} {
+	for _, table := range []string{"partition_series (tenant_id, workspace_id, asset, series) SELECT tenant_id, id, 'asset', ''", "partition_status (tenant_id, workspace_id, asset, series, bucket) SELECT tenant_id, id, 'asset', '', 0", "partition_deltas (tenant_id, workspace_id, asset, series, first, last, succeeded) SELECT tenant_id, id, 'asset', '', 1, 1, true", "partition_holds (tenant_id, workspace_id, asset, series, first, last, run_id, task_id, held_at) SELECT tenant_id, id, 'asset', '', 1, 1, gen_random_uuid(), gen_random_uuid(), servo.clock()", "partition_waits (tenant_id, run_id, task_id, holder_run_id, holder_task_id) SELECT tenant_id, gen_random_uuid(), gen_random_uuid(), id, id"} {
 		w.Exec(t, `INSERT INTO servo.`+table+` FROM servo.workspaces ON CONFLICT DO NOTHING`)
 	}
 	w.engine(t, func(tx *Tx) {

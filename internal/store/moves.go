@@ -195,6 +195,7 @@ func columnsOf(rows []run.Task) db.InsertReadyParams {
 		Cursors:       column(rows, func(t run.Task) string { return t.Cursor }),
 		Ranks:         column(rows, func(t run.Task) int64 { return fair.Rank(t.Priority, t.Since) }),
 		Assets:        column(rows, func(t run.Task) string { return t.Asset }),
+		Divideds:      column(rows, func(t run.Task) bool { return t.Divided }),
 	}
 }
 

@@ -142,7 +142,7 @@ func taskFromReady(q db.ServoReadyQ) run.Task {
 		Tenant: id.Of[id.Tenant](q.TenantID), Run: id.Of[id.Run](q.RunID), ID: id.Of[id.Task](q.TaskID),
 		State: run.Ready, Version: q.Version, Since: q.Since, Pool: q.Pool, Needs: q.Needs, Priority: q.Priority, Timeout: q.TimeoutS,
 		Dependents: q.Dependents, Attempt: q.Attempt, Failures: q.Failures, Fruitless: q.Fruitless, Deaths: q.Deaths, FanOuts: q.FanOuts, Cursor: q.Cursor,
-		ReadyAt: q.Since, Asset: q.Asset,
+		ReadyAt: q.Since, Asset: q.Asset, Divided: q.Divided,
 	}
 }
 

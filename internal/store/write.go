@@ -40,6 +40,7 @@ type Changes struct {
 	Released    []run.Run      // released runs that have ended, for the totals of their releases
 	// PartitionEnds are tasks with partitions that have ended in success or failure.
 	PartitionEnds []PartitionEnd
+	Holds         []Hold // of admitted tasks
 }
 
 // NewTask is a task that a run creates.
@@ -65,7 +66,7 @@ type Move struct {
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
-		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds, tx.insertPartitionDeltas,
+		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds, tx.insertPartitionDeltas, tx.insertHolds,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err

@@ -32,8 +32,10 @@ type Task struct {
 
 	// Set while QUEUED or leased. Rank and Cost are volatile: no event has them.
 	Asset string
-	Rank  int64   // QUEUED: its place in the pool's queue, the lowest first
-	Cost  float32 // worker-seconds that its tenant was charged for this attempt
+	// Divided is set while READY: its run has partitions.
+	Divided bool
+	Rank    int64   // QUEUED: its place in the pool's queue, the lowest first
+	Cost    float32 // worker-seconds that its tenant was charged for this attempt
 
 	Unmet int32     // PENDING: upstreams that have not succeeded; the start of its run counts as one
 	Since time.Time // when it entered its state; when it ended

@@ -140,6 +140,25 @@
 //   - GateHonoured: 6 steps: a quarantined version is promoted by a reviewer only
 //   - ExpectedCompared: 11 steps: a rollback replaces the version that the operator saw
 //
+// # Holds of partitions
+//
+// docs/adr/0049-partition-holds.md, in a world of its own ([ExploreHolds]): a leased task that covers a
+// range, a scheduled task and a task of a backfill that overlap it, two admitters, ends, a cancel and a
+// yield. A round never waits for the row of a hold. Each rule is a field of [HoldRules]:
+//
+//   - RoundHoldsDuty: 18 steps: a partition has one writer from its first lease to its end
+//   - HoldsReadAfter: 20 steps: a partition has one writer from its first lease to its end
+//   - RangesCompared: 6 steps: a partition has one writer from its first lease to its end
+//   - RoundCompares: 12 steps: a partition has one writer from its first lease to its end
+//   - ScheduledFirst: 12 steps: a backfill takes no partition for which the round has scheduled work
+//   - BlockerLocked: 12 steps: a task waits for a hold that exists
+//   - WaitsReadAfter: 13 steps: a task waits for a hold that exists
+//   - EndReleases: 18 steps: an ended task holds nothing
+//   - EndDropsWait: 12 steps: an ended task waits for nothing
+//   - HeldUntilTheEnd: 24 steps: a partition has one writer from its first lease to its end
+//   - OwnHoldKept: 24 steps: a task waits for the hold of another
+//   - ReleaseMakesOpen: 12 steps: a task waits for a hold that exists
+//
 // # Locks that are not needed
 //
 // Rows of waiting are written only under an excluding lock of the run's row, and no transaction

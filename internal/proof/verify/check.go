@@ -186,7 +186,11 @@ func (c *check) waitingRow(got store.WaitingRow) {
 }
 
 func (c *check) readyRow(got store.ReadyRow) {
-	queueRow(c, inReady, c.tables.ready, got.TaskID, got, wantReady)
+	queueRow(c, inReady, c.tables.ready, got.TaskID, got, func(t *task) store.ReadyRow {
+		want := wantReady(t)
+		want.Divided = c.run.Divided
+		return want
+	})
 }
 
 func (c *check) poolRow(got store.QueuedRow) {

@@ -14,6 +14,9 @@ import (
 // worker that still holds the token continues; otherwise the reaper expires the lease.
 const repairedLease = 5 * time.Minute
 
+// engineDuty is the duty under which tasks are admitted.
+const engineDuty = "admission"
+
 // Repair rewrites the rows of one run from its events, in one transaction under the run's lock,
 // while the installation keeps working. The report lists the divergences that it found. Repair
 // fixes those in rows. It never changes events, so divergences in events stay. If the events
@@ -40,6 +43,9 @@ func Repair(ctx context.Context, s *store.Store, tenant id.Tenant, run id.Run) (
 }
 
 func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, foreign store.Foreign) error {
+	if err := tx.LockDuty(ctx, engineDuty); err != nil { // before the run, in the lock order
+		return err
+	}
 	if err := tx.LockRun(ctx, key); err != nil {
 		return err
 	}
@@ -71,8 +77,12 @@ func (v *verifier) repair(ctx context.Context, tx *store.Tx, key store.RunKey, f
 	}
 	for i := range c.fix.NewQueue {
 		c.fix.NewQueue[i].ExpiresAt, c.fix.NewQueue[i].Lease = now.Add(repairedLease), repairedLease
+		c.fix.NewQueue[i].Divided = c.run.Divided
 	}
-	return tx.Repair(ctx, c.fix)
+	if err := tx.Repair(ctx, c.fix); err != nil {
+		return err
+	}
+	return tx.RepairHolds(ctx, key)
 }
 
 // foldable refuses a run whose rows cannot be derived from its events.

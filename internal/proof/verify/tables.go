@@ -26,6 +26,9 @@ func (v *verifier) wholeTables(ctx context.Context, tx *store.Tx) error {
 	if err := tx.WrongPartitionStatus(ctx, v.options.Tenant, v.partitionStatus); err != nil {
 		return err
 	}
+	if err := tx.WrongHolds(ctx, v.options.Tenant, v.hold); err != nil {
+		return err
+	}
 	if v.options.Tenant != nil {
 		return nil // duplicates need the rows of all tenants
 	}
@@ -67,6 +70,23 @@ func (v *verifier) totals(row store.TotalsRow) error {
 	v.report.add(Divergence{
 		Kind: Invariant, Table: "run_totals", Column: row.Name, Tenant: id.Of[id.Tenant](row.TenantID), Want: amount(row.Want), Got: amount(row.Got),
 	})
+	return nil
+}
+
+// hold reports a hold of partitions that does not fit the admitted tasks.
+func (v *verifier) hold(row store.WrongHold) error {
+	d := Divergence{Kind: Invariant, Table: "partition_holds", Tenant: id.Of[id.Tenant](row.TenantID), Run: id.Of[id.Run](row.RunID), Subject: row.TaskID}
+	switch row.Problem {
+	case "missing":
+		d.Kind, d.Want = Missing, "the partitions of a task that was admitted and has not ended"
+	case "surplus":
+		d.Kind, d.Got = Surplus, "partitions that no admitted task has"
+	case "overlap":
+		d.Column, d.Want, d.Got = "first", "partitions that no other task holds", "partitions that overlap another hold"
+	default:
+		d.Table, d.Column, d.Want, d.Got = "partition_waits", "holder_task_id", "a ready task, and the task whose hold it waits for", "a row without one of them"
+	}
+	v.report.add(d)
 	return nil
 }
 

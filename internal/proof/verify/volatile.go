@@ -41,6 +41,8 @@ func Volatile() []string {
 		"backfills.waits_for",
 		// compared with the ends of tasks as an invariant
 		"partition_series.*", "partition_status.*", "partition_deltas.*",
+		// compared with the admitted tasks as an invariant
+		"partition_holds.*", "partition_waits.*",
 		// work that continues in another transaction; checked as an invariant
 		"cones.*",
 		// when to check whether a run began in time: the result of the check is an event

@@ -160,7 +160,7 @@ SELECT (SELECT w.waits FROM work w)::bool AS waits, EXISTS (SELECT FROM duty)::b
 -- The next tasks of each tenant and pool, with the usual duration of their assets. Skips locked
 -- rows.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, q.divided, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT r.* FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
@@ -171,7 +171,7 @@ LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id =
 -- The oldest ready tasks of each tenant and pool, of any priority: the first tasks of each priority,
 -- and the oldest of these.
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, q.divided, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@pools::text[]) AS pool, unnest(@mosts::int[]) AS most) AS n
 JOIN   LATERAL (SELECT o.*
                 FROM   generate_series(0, 10) AS l

@@ -25,11 +25,11 @@ SELECT q.* FROM servo.waiting q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY 
 
 -- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, rank, asset)
+        fan_outs, cursor, rank, asset, divided)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
        unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
-       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]), unnest(@assets::text[]);
+       unnest(@fan_outs::int[]), unnest(@cursors::text[]), unnest(@ranks::bigint[]), unnest(@assets::text[]), unnest(@divideds::bool[]);
 
 -- name: DeleteReady :exec
 DELETE FROM servo.ready_q

@@ -450,11 +450,11 @@ func (q *Queries) SetPoolClocks(ctx context.Context, arg SetPoolClocksParams) er
 
 const TakeOldest = `-- name: TakeOldest :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, q.divided, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker, o.asset
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker, o.asset, o.divided
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset, r.divided FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS o ON true
@@ -486,6 +486,7 @@ type TakeOldestRow struct {
 	FanOuts    int32     `db:"fan_outs"`
 	Cursor     string    `db:"cursor"`
 	Asset      string    `db:"asset"`
+	Divided    bool      `db:"divided"`
 	Seconds    float64   `db:"seconds"`
 }
 
@@ -518,6 +519,7 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
+			&i.Divided,
 			&i.Seconds,
 		); err != nil {
 			return nil, err
@@ -532,9 +534,9 @@ func (q *Queries) TakeOldest(ctx context.Context, arg TakeOldestParams) ([]TakeO
 
 const TakeReady = `-- name: TakeReady :many
 SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.needs,
-       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, coalesce(d.seconds, -1)::float8 AS seconds
+       q.attempt, q.failures, q.fruitless, q.deaths, q.fan_outs, q.cursor, q.asset, q.divided, coalesce(d.seconds, -1)::float8 AS seconds
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset, r.divided FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most FOR UPDATE SKIP LOCKED) AS q ON true
 LEFT   JOIN LATERAL (SELECT x.seconds FROM servo.durations x WHERE x.tenant_id = q.tenant_id AND x.asset = q.asset OFFSET 0) AS d ON true
@@ -564,6 +566,7 @@ type TakeReadyRow struct {
 	FanOuts    int32     `db:"fan_outs"`
 	Cursor     string    `db:"cursor"`
 	Asset      string    `db:"asset"`
+	Divided    bool      `db:"divided"`
 	Seconds    float64   `db:"seconds"`
 }
 
@@ -596,6 +599,7 @@ func (q *Queries) TakeReady(ctx context.Context, arg TakeReadyParams) ([]TakeRea
 			&i.FanOuts,
 			&i.Cursor,
 			&i.Asset,
+			&i.Divided,
 			&i.Seconds,
 		); err != nil {
 			return nil, err

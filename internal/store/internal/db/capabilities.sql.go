@@ -59,7 +59,7 @@ WITH RECURSIVE lacking AS (
 )
 SELECT q.tenant_id, q.run_id, q.task_id, q.pool
 FROM   capable c
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, held, deaths, needs, lacks_worker, asset FROM servo.ready_q x
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, rank, held, deaths, needs, lacks_worker, asset, divided FROM servo.ready_q x
                 WHERE x.lacks_worker AND x.pool = c.pool AND x.needs = c.needs LIMIT $1::int FOR UPDATE SKIP LOCKED) AS q ON true
 `
 

@@ -373,11 +373,11 @@ func (q *Queries) InsertQueued(ctx context.Context, arg InsertQueuedParams) erro
 
 const InsertReady = `-- name: InsertReady :exec
 INSERT INTO servo.ready_q (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, rank, asset)
+        fan_outs, cursor, rank, asset, divided)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
-       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::text[])
+       unnest($15::int[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::text[]), unnest($19::bool[])
 `
 
 type InsertReadyParams struct {
@@ -399,6 +399,7 @@ type InsertReadyParams struct {
 	Cursors       []string    `db:"cursors"`
 	Ranks         []int64     `db:"ranks"`
 	Assets        []string    `db:"assets"`
+	Divideds      []bool      `db:"divideds"`
 }
 
 func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error {
@@ -421,6 +422,7 @@ func (q *Queries) InsertReady(ctx context.Context, arg InsertReadyParams) error 
 		arg.Cursors,
 		arg.Ranks,
 		arg.Assets,
+		arg.Divideds,
 	)
 	return err
 }
@@ -827,7 +829,7 @@ func (q *Queries) SweepQueued(ctx context.Context, runIds []uuid.UUID) ([]ServoP
 }
 
 const SweepReady = `-- name: SweepReady :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker, q.asset FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.rank, q.held, q.deaths, q.needs, q.lacks_worker, q.asset, q.divided FROM servo.ready_q q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 // For a cancel: waits for transactions that move these tasks.
@@ -861,6 +863,7 @@ func (q *Queries) SweepReady(ctx context.Context, runIds []uuid.UUID) ([]ServoRe
 			&i.Needs,
 			&i.LacksWorker,
 			&i.Asset,
+			&i.Divided,
 		); err != nil {
 			return nil, err
 		}

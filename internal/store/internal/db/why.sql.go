@@ -20,9 +20,9 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker, o.asset
+JOIN   LATERAL (SELECT o.tenant_id, o.run_id, o.task_id, o.since, o.version, o.timeout_s, o.priority, o.dependents, o.pool, o.attempt, o.failures, o.fruitless, o.fan_outs, o.cursor, o.rank, o.held, o.deaths, o.needs, o.lacks_worker, o.asset, o.divided
                 FROM   generate_series(0, 10) AS l
-                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
+                JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset, r.divided FROM servo.ready_q r
                                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                                 AND   r.rank >= l * 9007199254740992 AND r.rank < (l + 1) * 9007199254740992
                                 ORDER BY r.rank LIMIT n.most) AS o ON true
@@ -115,7 +115,7 @@ SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.prio
                              WHERE r.tenant_id = q.tenant_id AND r.id = q.run_id AND p.asset = t.asset))::bool AS paused
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::text[]) AS pool, unnest($3::int[]) AS most,
                unnest($4::bool[]) AS pauses) AS n
-JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset FROM servo.ready_q r
+JOIN   LATERAL (SELECT r.tenant_id, r.run_id, r.task_id, r.since, r.version, r.timeout_s, r.priority, r.dependents, r.pool, r.attempt, r.failures, r.fruitless, r.fan_outs, r.cursor, r.rank, r.held, r.deaths, r.needs, r.lacks_worker, r.asset, r.divided FROM servo.ready_q r
                 WHERE r.tenant_id = n.tenant_id AND r.pool = n.pool AND NOT r.held
                 ORDER BY r.rank LIMIT n.most) AS q ON true
 JOIN   LATERAL (SELECT t.asset FROM servo.tasks t
