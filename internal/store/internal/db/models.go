@@ -412,6 +412,18 @@ type ServoPartitionDelta struct {
 	Succeeded   bool      `db:"succeeded"`
 }
 
+type ServoPartitionHold struct {
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Series      string    `db:"series"`
+	First       int64     `db:"first"`
+	Last        int64     `db:"last"`
+	RunID       uuid.UUID `db:"run_id"`
+	TaskID      uuid.UUID `db:"task_id"`
+	HeldAt      time.Time `db:"held_at"`
+}
+
 type ServoPartitionSeries struct {
 	TenantID    uuid.UUID `db:"tenant_id"`
 	WorkspaceID uuid.UUID `db:"workspace_id"`
@@ -427,6 +439,14 @@ type ServoPartitionStatus struct {
 	Bucket      int64                                        `db:"bucket"`
 	Succeeded   pgtype.Multirange[pgtype.Range[pgtype.Int8]] `db:"succeeded"`
 	Failed      pgtype.Multirange[pgtype.Range[pgtype.Int8]] `db:"failed"`
+}
+
+type ServoPartitionWait struct {
+	TenantID     uuid.UUID `db:"tenant_id"`
+	RunID        uuid.UUID `db:"run_id"`
+	TaskID       uuid.UUID `db:"task_id"`
+	HolderRunID  uuid.UUID `db:"holder_run_id"`
+	HolderTaskID uuid.UUID `db:"holder_task_id"`
 }
 
 type ServoPlatformEvent struct {
@@ -522,6 +542,7 @@ type ServoReadyQ struct {
 	Needs       string    `db:"needs"`
 	LacksWorker bool      `db:"lacks_worker"`
 	Asset       string    `db:"asset"`
+	Divided     bool      `db:"divided"`
 }
 
 type ServoRelease struct {

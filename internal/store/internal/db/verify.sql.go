@@ -662,6 +662,81 @@ func (q *Queries) VerifyEvents(ctx context.Context, arg VerifyEventsParams) ([]V
 	return items, nil
 }
 
+const VerifyHolds = `-- name: VerifyHolds :many
+WITH admitted AS MATERIALIZED (
+    SELECT q.tenant_id, q.run_id, q.task_id, true AS holds FROM servo.pool_q q
+    UNION ALL SELECT q.tenant_id, q.run_id, q.task_id, true FROM servo.leases q
+    UNION ALL SELECT q.tenant_id, q.run_id, q.task_id, true FROM servo.retry_q q
+    UNION ALL SELECT q.tenant_id, q.run_id, q.task_id, q.attempt > 0 FROM servo.ready_q q
+), wanted AS MATERIALIZED (
+    SELECT t.tenant_id, r.workspace_id, t.asset, t.series, t.first_ordinal AS first, t.last_ordinal AS last, t.run_id, t.id AS task_id, a.holds
+    FROM   admitted a
+    JOIN   servo.runs r ON r.tenant_id = a.tenant_id AND r.id = a.run_id AND r.divided
+    JOIN   servo.tasks t ON t.tenant_id = a.tenant_id AND t.run_id = a.run_id AND t.id = a.task_id
+    WHERE  t.first_ordinal IS NOT NULL AND ($1::bool OR a.tenant_id = $2::uuid)
+), found AS MATERIALIZED (
+    SELECT h.tenant_id, h.workspace_id, h.asset, h.series, h.first, h.last, h.run_id, h.task_id, h.held_at, lag(h.last) OVER (PARTITION BY h.tenant_id, h.workspace_id, h.asset, h.series ORDER BY h.first) AS before
+    FROM   servo.partition_holds h
+    WHERE  $1::bool OR h.tenant_id = $2::uuid
+)
+SELECT w.tenant_id, w.run_id, w.task_id, 'missing'::text AS problem
+FROM   wanted w
+WHERE  w.holds AND NOT EXISTS (SELECT FROM found f WHERE f.tenant_id = w.tenant_id AND f.run_id = w.run_id AND f.task_id = w.task_id)
+UNION ALL
+SELECT f.tenant_id, f.run_id, f.task_id, 'surplus'
+FROM   found f
+WHERE  NOT EXISTS (SELECT FROM wanted w WHERE w.tenant_id = f.tenant_id AND w.run_id = f.run_id AND w.task_id = f.task_id AND w.workspace_id = f.workspace_id
+                   AND w.asset = f.asset AND w.series = f.series AND w.first = f.first AND w.last = f.last)
+UNION ALL
+SELECT f.tenant_id, f.run_id, f.task_id, 'overlap' FROM found f WHERE f.before >= f.first
+UNION ALL
+SELECT x.tenant_id, x.run_id, x.task_id, 'wait'
+FROM   servo.partition_waits x
+WHERE  ($1::bool OR x.tenant_id = $2::uuid)
+AND    (NOT EXISTS (SELECT FROM found f WHERE f.tenant_id = x.tenant_id AND f.run_id = x.holder_run_id AND f.task_id = x.holder_task_id)
+        OR NOT EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = x.tenant_id AND q.run_id = x.run_id AND q.task_id = x.task_id))
+ORDER  BY 1, 2, 3, 4
+`
+
+type VerifyHoldsParams struct {
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+}
+
+type VerifyHoldsRow struct {
+	TenantID uuid.UUID `db:"tenant_id"`
+	RunID    uuid.UUID `db:"run_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Problem  string    `db:"problem"`
+}
+
+// Holds that differ from the tasks in the queue tables, holds that overlap, and waits without a hold. A
+// ready task may have its hold: from an earlier admission.
+func (q *Queries) VerifyHolds(ctx context.Context, arg VerifyHoldsParams) ([]VerifyHoldsRow, error) {
+	rows, err := q.db.Query(ctx, VerifyHolds, arg.AllTenants, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyHoldsRow
+	for rows.Next() {
+		var i VerifyHoldsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RunID,
+			&i.TaskID,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const VerifyLeaseTokens = `-- name: VerifyLeaseTokens :many
 SELECT l.tenant_id, l.run_id, l.task_id, l.token
 FROM   servo.leases l
@@ -808,6 +883,8 @@ WITH owned AS (
     UNION ALL SELECT 'retry_q', x.tenant_id, x.run_id FROM servo.retry_q x
     UNION ALL SELECT 'live_runs', x.tenant_id, x.run_id FROM servo.live_runs x
     UNION ALL SELECT 'cones', x.tenant_id, x.run_id FROM servo.cones x
+    UNION ALL SELECT 'partition_holds', x.tenant_id, x.run_id FROM servo.partition_holds x
+    UNION ALL SELECT 'partition_waits', x.tenant_id, x.run_id FROM servo.partition_waits x
 ), orphan AS (
     SELECT x.source, x.tenant_id, x.run_id FROM owned x
     WHERE  ($1::bool OR x.tenant_id = $2::uuid)
