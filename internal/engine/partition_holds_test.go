@@ -15,7 +15,6 @@ import (
 	"go.arco.dev/servo/internal/devkit/servotest/verifytest"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/engine"
-	"go.arco.dev/servo/internal/proof/verify"
 	"go.arco.dev/servo/internal/store"
 )
 
@@ -187,13 +186,7 @@ func TestPartitionHolds(t *testing.T) {
 			`UPDATE servo.partition_holds SET task_id = gen_random_uuid()`,
 		} {
 			b.db.Exec(t, broken)
-			report, err := verify.Verify(t.Context(), b.db.Store, verify.Options{})
-			require.NoError(t, err)
-			require.NotEmpty(t, report.Divergences, broken)
-			for _, k := range []store.RunKey{key, waiting} {
-				_, err = verify.Repair(t.Context(), b.db.Store, k.Tenant, k.Run)
-				require.NoError(t, err)
-			}
+			verifytest.Repair(t, b.db, key, waiting)
 			verifytest.Clean(t, b.db)
 		}
 		b.drain(t, succeed)

@@ -82,7 +82,7 @@ func (tx *Tx) HoldsInTheWay(ctx context.Context, wanted []HoldWanted) ([]HoldFou
 }
 
 // WaitForHolds takes ready tasks out of the order of admission until the holds in their way are released,
-// and returns those that it has taken out. The others stay: their holds are being released.
+// and returns them. The others stay in it: their holds are being released.
 func (tx *Tx) WaitForHolds(ctx context.Context, found []HoldFound) (map[id.Task]bool, error) {
 	if len(found) == 0 {
 		return nil, nil

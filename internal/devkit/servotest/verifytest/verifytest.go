@@ -12,6 +12,7 @@ import (
 	"go.arco.dev/servo/internal/devkit/devpg"
 	"go.arco.dev/servo/internal/devkit/servotest"
 	"go.arco.dev/servo/internal/proof/verify"
+	"go.arco.dev/servo/internal/store"
 )
 
 // Clean verifies the whole database and fails the test if anything diverges from the log.
@@ -49,3 +50,15 @@ const miscounted = `
 		        UNION ALL SELECT tenant_id, pool, -1 FROM servo.leases) AS counted
 		GROUP  BY tenant_id, pool
 		HAVING sum(n) <> 0) AS wrong`
+
+// Repair requires that verify finds a divergence, and repairs the runs.
+func Repair(t testing.TB, db *servotest.Database, runs ...store.RunKey) {
+	t.Helper()
+	report, err := verify.Verify(t.Context(), db.Store, verify.Options{})
+	require.NoError(t, err)
+	require.NotEmpty(t, report.Divergences)
+	for _, key := range runs {
+		_, err := verify.Repair(t.Context(), db.Store, key.Tenant, key.Run)
+		require.NoError(t, err)
+	}
+}
