@@ -186,8 +186,6 @@ func (t *boardTask) words(b *board, e *servov1.Event) string {
 		return fmt.Sprintf("%s attempt %d on %s", state, int(number(data, "attempt")), clean(text(data, "worker")))
 	case "task.started":
 		return fmt.Sprintf("RUNNING attempt %d on %s", t.attempt, clean(t.worker))
-	case "task.cursor_advanced":
-		return "is at " + clip(text(data, "cursor"), 60)
 	case "task.fanned_out":
 		return "has added " + count(len(data.GetFields()["tasks"].GetListValue().GetValues()), "task")
 	case "task.returned":

@@ -64,10 +64,9 @@ func TestBoardShowsEvents(t *testing.T) {
 		{"1", "task.returned", `{"reason": "LEASE_EXPIRED"}`, "a/one given back: LEASE_EXPIRED"},
 		{"1", "task.claimed", `{"attempt": 2, "worker": "host-2"}`, "a/one DISPATCHED attempt 2 on host-2"},
 		{"1", "task.started", "", "a/one RUNNING attempt 2 on host-2"},
-		{"1", "task.cursor_advanced", `{"cursor": "page 7"}`, "a/one is at page 7"},
 		{"1", "task.fanned_out", `{"ordinal": 0, "tasks": ["3"]}`, "a/one has added 1 task"},
 		{"", "run.tasks_added", `{"by": "1", "tasks": [{"id": "3", "asset": "a/part", "part": "x"}]}`, "run has 1 more task"},
-		{"1", "task.retrying", `{"error": {"code": "NETWORK_ERROR", "message": "reset\u001b[2J"}, "due": "1970-01-12T13:46:53.5Z"}`, "a/one RETRY_WAIT NETWORK_ERROR: reset[2J, again in 3.5s"},
+		{"1", "task.retrying", `{"error": {"code": "NETWORK_ERROR", "message": "reset\u001b[2J"}, "due": "1970-01-12T13:46:52.5Z"}`, "a/one RETRY_WAIT NETWORK_ERROR: reset[2J, again in 3.5s"},
 		{"1", "task.readied", "", "a/one READY"},
 		{"1", "task.claimed", `{"attempt": 3, "worker": "host-1", "started": true}`, "a/one RUNNING attempt 3 on host-1"},
 		{"1", "task.succeeded", `{"outcome": "PARTIAL_SUCCESS"}`, "a/one SUCCEEDED (PARTIAL_SUCCESS) in 1.0s"},
@@ -80,7 +79,7 @@ func TestBoardShowsEvents(t *testing.T) {
 		{"9", "task.cancelled", "", "9 CANCELLED"},
 		{"", "run.started", "", "run RUNNING"},
 		{"", "run.archived", "", "run archived"},
-		{"", "run.ended", `{"state": "FAILED"}`, "run FAILED in 22.0s"},
+		{"", "run.ended", `{"state": "FAILED"}`, "run FAILED in 21.0s"},
 	} {
 		require.Equal(t, step.want, s.send(t, step.task, step.kind, step.data))
 	}

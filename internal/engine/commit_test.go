@@ -135,7 +135,9 @@ func lostAdvance(t *testing.T, b *bundle, lose func()) {
 	b.report(t, lease, engine.Advance{Expected: "", Next: "1"})
 	lose()
 	b.report(t, lease, engine.Advance{Expected: "1", Next: "2"})
-	require.Equal(t, 2, b.db.Count(t, `SELECT count(*) FROM servo.run_events WHERE type = 'task.cursor_advanced'`))
+	require.Equal(t, []string{"2 after "}, b.db.Texts(t, `SELECT cursor || ' after ' || claim_cursor FROM servo.leases`))
+	b.report(t, lease, engine.Complete{})
+	require.Equal(t, []string{"2"}, b.db.Texts(t, `SELECT data->>'cursor' FROM servo.run_events WHERE type = 'task.succeeded'`), "the end of the lease records the cursor")
 }
 
 func lostComplete(t *testing.T, b *bundle, lose func()) {

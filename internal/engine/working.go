@@ -89,6 +89,10 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 	parent := w.runs[t.task.Run]
 	facts := run.Facts{Now: w.now, Cancelling: parent != nil && parent.run.State == run.RunCancelling}
 	body, err := t.task.Decide(cmd, facts)
+	if move, ok := cmd.(run.Advance); ok && err == nil && t.task.Cursor != move.Next {
+		t.task = t.task.Moved(move)
+		w.change(t)
+	}
 	if err != nil || body == nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (tx *Tx) LockLeasesWithHeartbeats(ctx context.Context, keys []TaskKey) ([]r
 			Priority: r.Priority, Dependents: r.Dependents, Pool: r.Pool, Needs: r.Needs, Attempt: r.Attempt, Failures: r.Failures,
 			Fruitless: r.Fruitless, Deaths: r.Deaths, FanOuts: r.FanOuts, Cursor: r.Cursor, Token: r.Token, ClaimID: r.ClaimID, StartedAt: r.StartedAt,
 			Deadline: r.Deadline, ExpiresAt: r.ExpiresAt, DueAt: r.DueAt, CancelRequested: r.CancelRequested, Worker: r.Worker, Instance: r.Instance,
-			Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs,
+			Cost: r.Cost, Asset: r.Asset, ReadyAt: r.ReadyAt, LeaseMs: r.LeaseMs, ClaimCursor: r.ClaimCursor,
 		})
 		if r.HeartbeatExpiresAt.After(t.ExpiresAt) {
 			t.ExpiresAt = r.HeartbeatExpiresAt

@@ -153,6 +153,7 @@ func (tx *Tx) insertInto(ctx context.Context, t table, rows []run.Task) error {
 				Costs:            column(rows, func(t run.Task) float32 { return t.Cost }),
 				Assets:           c.Assets,
 				ReadyAts:         column(rows, func(t run.Task) time.Time { return t.ReadyAt }),
+				ClaimCursors:     column(rows, func(t run.Task) string { return t.ClaimCursor }),
 				LeaseMss:         column(rows, func(t run.Task) int32 { return int32(t.Lease.Milliseconds()) }), //nolint:gosec // an hour at most
 			})
 		})

@@ -162,7 +162,7 @@ func taskFromLease(l db.ServoLease) run.Task {
 		Dependents: l.Dependents, Attempt: l.Attempt, Failures: l.Failures, Fruitless: l.Fruitless, Deaths: l.Deaths, FanOuts: l.FanOuts, Cursor: l.Cursor,
 		Token: l.Token, Worker: l.Worker, Instance: l.Instance, Claim: id.Of[id.Claim](l.ClaimID), StartedAt: timeOf(l.StartedAt), Deadline: timeOf(l.Deadline),
 		ExpiresAt: l.ExpiresAt, CancelRequested: l.CancelRequested, Asset: l.Asset, Cost: l.Cost, ReadyAt: l.ReadyAt,
-		Lease: time.Duration(l.LeaseMs) * time.Millisecond,
+		Lease: time.Duration(l.LeaseMs) * time.Millisecond, ClaimCursor: l.ClaimCursor,
 	}
 	if l.StartedAt != nil {
 		t.State = run.Running

@@ -43,8 +43,8 @@ func TestAttempts(t *testing.T) {
 			events: history(claimed, TaskStarted{}),
 			want:   []Attempt{{Number: 1, Worker: "w1", ClaimedAt: at(0), StartedAt: at(1)}},
 		},
-		"a cursor, a fan-out and a request to stop do not end it": {
-			events: history(started, TaskCursorAdvanced{}, TaskFannedOut{}, TaskCancelRequested{}),
+		"a fan-out and a request to stop do not end it": {
+			events: history(started, TaskFannedOut{}, TaskCancelRequested{}),
 			want:   []Attempt{{Number: 1, Worker: "w1", ClaimedAt: at(0), StartedAt: at(0)}},
 		},
 		"success": {

@@ -151,11 +151,11 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 	case Start:
 		return t.start(c, facts)
 	case Advance:
-		return t.advance(c)
+		return nil, t.advance(c)
 	case FanOut:
 		return t.fanOut(c, facts)
 	case Yield:
-		return t.giveBack(ReturnYielded, c.Cursor, facts)
+		return t.yield(c, facts)
 	case Succeed:
 		return t.succeed(c, facts)
 	case Fail:
@@ -240,20 +240,18 @@ func (t Task) start(c Start, facts Facts) (event.Body, error) {
 	return TaskStarted{Deadline: t.Deadline, Instance: c.Instance}, nil // the server had started it for the endpoint
 }
 
-func (t Task) advance(c Advance) (event.Body, error) {
+// advance checks a move of the cursor; see Moved.
+func (t Task) advance(c Advance) error {
 	if len(c.Next) > MaxCursorLength {
-		return nil, tooLong("next", len(c.Next), MaxCursorLength)
+		return tooLong("next", len(c.Next), MaxCursorLength)
 	}
 	if err := storable("next", c.Next); err != nil {
-		return nil, err
+		return err
 	}
-	switch t.Cursor {
-	case c.Next: // a repeat, or a page that another attempt has completed
-		return nil, nil
-	case c.Expected:
-		return TaskCursorAdvanced{Cursor: c.Next}, nil
+	if t.Cursor == c.Next || t.Cursor == c.Expected { // the first: a repeat, or a page that another attempt has completed
+		return nil
 	}
-	return nil, fault.New(fault.Conflict, fmt.Sprintf("cursor mismatch: expected %.100q, found %.100q", c.Expected, t.Cursor), fault.Field("expected"),
+	return fault.New(fault.Conflict, fmt.Sprintf("cursor mismatch: expected %.100q, found %.100q", c.Expected, t.Cursor), fault.Field("expected"),
 		fault.Remedy("reload the task and continue from the current cursor"), fault.Value("cursor", t.Cursor))
 }
 
@@ -270,21 +268,25 @@ func (t Task) fanOut(c FanOut, facts Facts) (event.Body, error) {
 	return TaskFannedOut{Ordinal: c.Ordinal, Tasks: c.Tasks}, nil
 }
 
-// giveBack ends an attempt that neither failed nor succeeded. A cursor that moved is progress.
-func (t Task) giveBack(reason ReturnReason, cursor *string, facts Facts) (event.Body, error) {
-	if facts.Cancelling {
-		return TaskCancelled{}, nil
-	}
-	if cursor != nil {
-		if len(*cursor) > MaxCursorLength {
-			return nil, tooLong("cursor", len(*cursor), MaxCursorLength)
+// yield gives the task back at the cursor that the worker names.
+func (t Task) yield(c Yield, facts Facts) (event.Body, error) {
+	if c.Cursor != nil {
+		if len(*c.Cursor) > MaxCursorLength {
+			return nil, tooLong("cursor", len(*c.Cursor), MaxCursorLength)
 		}
-		if err := storable("cursor", *cursor); err != nil {
+		if err := storable("cursor", *c.Cursor); err != nil {
 			return nil, err
 		}
-		if *cursor == t.Cursor {
-			cursor = nil
-		}
+		t.Cursor = *c.Cursor
+	}
+	return t.giveBack(ReturnYielded, facts)
+}
+
+// giveBack ends an attempt that neither failed nor succeeded. A cursor that moved is progress.
+func (t Task) giveBack(reason ReturnReason, facts Facts) (event.Body, error) {
+	cursor := t.progress()
+	if facts.Cancelling {
+		return TaskCancelled{Cursor: cursor}, nil
 	}
 	fruitless := t.Fruitless + 1
 	if cursor != nil {
@@ -310,9 +312,9 @@ func (t Task) succeed(c Succeed, facts Facts) (event.Body, error) {
 		return nil, fault.Invalid("status", fmt.Sprintf("unknown status %q", c.Outcome), "send SUCCESS or PARTIAL_SUCCESS")
 	}
 	if facts.Cancelling {
-		return TaskCancelled{LateResult: true, Result: c.Result}, nil
+		return TaskCancelled{LateResult: true, Result: c.Result, Cursor: t.progress()}, nil
 	}
-	return TaskSucceeded{Outcome: c.Outcome, Result: c.Result}, nil
+	return TaskSucceeded{Outcome: c.Outcome, Result: c.Result, Cursor: t.progress()}, nil
 }
 
 func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
@@ -320,11 +322,11 @@ func (t Task) fail(c Fail, facts Facts) (event.Body, error) {
 		return nil, err
 	}
 	if facts.Cancelling {
-		return TaskCancelled{Failure: &c.Failure}, nil
+		return TaskCancelled{Failure: &c.Failure, Cursor: t.progress()}, nil
 	}
 	switch {
 	case canonicalCode(c.Failure.Code) == CodeInterrupted:
-		return t.giveBack(ReturnInterrupted, nil, facts)
+		return t.giveBack(ReturnInterrupted, facts)
 	case c.Failure.IsWorkerDeath():
 		return t.workerDied(c.Failure, UserError, c.Retry, c.Policy), nil
 	}
@@ -349,13 +351,13 @@ func (t Task) outcomeOf(failure Failure, facts Facts) Outcome {
 func (t Task) failed(failure Failure, outcome Outcome, hint *bool, policy RetryPolicy, facts Facts) event.Body {
 	failures := t.Failures + 1
 	if int(failures) >= policy.MaxAttempts || !policy.retries(failure.Code, hint) {
-		return TaskFailed{Outcome: outcome, Failures: failures, Failure: failure}
+		return TaskFailed{Outcome: outcome, Failures: failures, Failure: failure, Cursor: t.progress()}
 	}
 	timeout := t.Timeout
 	if outcome == TimedOut {
 		timeout = int32(min(float64(timeout)*max(policy.TimeoutGrowth, 1), maxTimeoutSeconds))
 	}
-	return TaskRetrying{Failures: failures, Failure: failure, DueAt: facts.Now.Add(policy.Delay(failures, t.ID)), Timeout: timeout}
+	return TaskRetrying{Failures: failures, Failure: failure, DueAt: facts.Now.Add(policy.Delay(failures, t.ID)), Timeout: timeout, Cursor: t.progress()}
 }
 
 // maxTimeoutSeconds limits timeout growth: a week.
@@ -366,10 +368,10 @@ func (t Task) expire(c Expire, facts Facts) (event.Body, error) {
 		return nil, fault.New(fault.Conflict, "the lease has not expired", fault.Value("expires_at", t.ExpiresAt))
 	}
 	if facts.Cancelling {
-		return TaskCancelled{Failure: &Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker + " after the run was cancelled"}}, nil
+		return TaskCancelled{Failure: &Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker + " after the run was cancelled"}, Cursor: t.progress()}, nil
 	}
 	if t.State == Dispatched {
-		return t.giveBack(ReturnExpired, nil, facts)
+		return t.giveBack(ReturnExpired, facts)
 	}
 	return t.workerDied(Failure{Code: CodeHeartbeatLost, Message: "no heartbeat from worker " + t.Worker}, HeartbeatLost, nil, c.Policy), nil
 }
@@ -384,9 +386,13 @@ func (t Task) workerDied(failure Failure, outcome Outcome, hint *bool, policy Re
 			failure.Message += "; "
 		}
 		failure.Message += fmt.Sprintf("workers died %d times while they ran the task, max_deaths is %d", deaths, policy.MaxDeaths)
-		return TaskFailed{Outcome: outcome, Failures: t.Failures, Failure: failure}
+		return TaskFailed{Outcome: outcome, Failures: t.Failures, Failure: failure, Cursor: t.progress()}
 	}
-	return TaskReturned{Reason: ReturnWorkerDied, Fruitless: t.Fruitless, Deaths: deaths, Failure: &failure}
+	returned := TaskReturned{Reason: ReturnWorkerDied, Fruitless: t.Fruitless, Deaths: deaths, Failure: &failure, Cursor: t.progress()}
+	if returned.Cursor != nil {
+		returned.Fruitless = 0
+	}
+	return returned
 }
 
 func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {
@@ -394,7 +400,7 @@ func (t Task) timeOut(c TimeOut, facts Facts) (event.Body, error) {
 		return nil, fault.New(fault.Conflict, "the deadline has not passed", fault.Value("deadline", t.Deadline))
 	}
 	if facts.Cancelling {
-		return TaskCancelled{Failure: &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the run was cancelled, and the task ran longer than %d s", t.Timeout)}}, nil
+		return TaskCancelled{Failure: &Failure{Code: CodeTimeout, Message: fmt.Sprintf("the run was cancelled, and the task ran longer than %d s", t.Timeout)}, Cursor: t.progress()}, nil
 	}
 	return t.failed(Failure{Code: CodeTimeout, Message: fmt.Sprintf("ran longer than %d s", t.Timeout)}, TimedOut, nil, c.Policy, facts), nil
 }
@@ -433,5 +439,5 @@ func (t Task) forceCancel(c ForceCancel, facts Facts) (event.Body, error) {
 			fault.Value("state", t.State.String()), fault.Value("worker", t.Worker), fault.Value("seen_at", seen.UTC()),
 			fault.Value("possible_at", possible.UTC()))
 	}
-	return TaskCancelled{Forced: true, Reason: c.Reason}, nil
+	return TaskCancelled{Forced: true, Reason: c.Reason, Cursor: t.progress()}, nil
 }

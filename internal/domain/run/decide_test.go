@@ -27,6 +27,9 @@ func after(t *testing.T, task Task, cmd Command, facts Facts) Task {
 	t.Helper()
 	body, err := task.Decide(cmd, facts)
 	require.NoError(t, err)
+	if move, ok := cmd.(Advance); ok {
+		return task.Moved(move)
+	}
 	if body == nil {
 		return task
 	}
@@ -120,6 +123,44 @@ func TestDecide(t *testing.T) {
 		require.Nil(t, body, "a repeat changes nothing")
 		_, err = task.Decide(Advance{Token: 7, Expected: "0", Next: "60"}, now)
 		require.True(t, fault.Is(err, fault.Conflict))
+	})
+
+	t.Run("every end of a lease records the cursor that was moved", func(t *testing.T) {
+		t.Parallel()
+		claimed := running()
+		claimed.Cursor, claimed.ClaimCursor, claimed.Fruitless = "3", "3", maxFruitless-1
+		cancelling := Facts{Now: late.Now, Cancelling: true}
+		for _, end := range []struct {
+			cmd   Command
+			facts Facts
+		}{
+			{Yield{Token: 7}, now},
+			{Succeed{Token: 7, Outcome: Success}, now},
+			{Succeed{Token: 7, Outcome: Success}, cancelling},
+			{Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: policy}, now},
+			{Fail{Token: 7, Failure: Failure{Code: "NETWORK_ERROR"}, Policy: policy}, cancelling},
+			{Fail{Token: 7, Failure: Failure{Code: "USER_CODE_EXCEPTION"}, Policy: policy}, now},
+			{Fail{Token: 7, Failure: Failure{Code: CodeInterrupted}, Policy: policy}, now},
+			{Fail{Token: 7, Failure: Failure{Code: "WORKER_CRASH"}, Policy: policy}, now},
+			{Expire{Policy: policy}, late},
+			{Expire{Policy: policy}, cancelling},
+			{TimeOut{Policy: policy}, Facts{Now: epoch.Add(24 * time.Hour)}},
+			{TimeOut{Policy: policy}, Facts{Now: epoch.Add(24 * time.Hour), Cancelling: true}},
+			{ForceCancel{}, cancelling},
+		} {
+			moved := after(t, claimed, Advance{Token: 7, Expected: "3", Next: "4"}, now)
+			require.Equal(t, claimed.Version, moved.Version, "a move is no event")
+			body, err := moved.Decide(end.cmd, end.facts)
+			require.NoError(t, err)
+			ended, err := claimed.Evolve(event.Event{Version: claimed.Version + 1, At: end.facts.Now, Body: body}) // replay has seen no move
+			require.NoError(t, err)
+			require.Equal(t, "4", ended.Cursor, "%T", end.cmd)
+			require.Zero(t, ended.Fruitless, "%T: progress", end.cmd)
+			require.Empty(t, ended.ClaimCursor)
+		}
+		back := "3"
+		ended := after(t, after(t, claimed, Advance{Token: 7, Expected: "3", Next: "4"}, now), Yield{Token: 7, Cursor: &back}, now)
+		require.Equal(t, Poison, ended.Outcome, "back where it was at the claim: no progress")
 	})
 
 	t.Run("max_attempts limits failures", func(t *testing.T) {

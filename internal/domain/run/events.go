@@ -22,7 +22,6 @@ func Events() []event.Definition {
 		event.Define[TaskWithdrawn](),
 		event.Define[TaskClaimed](),
 		event.Define[TaskStarted](),
-		event.Define[TaskCursorAdvanced](),
 		event.Define[TaskFannedOut](),
 		event.Define[TaskReturned](),
 		event.Define[TaskRetrying](),
@@ -190,16 +189,13 @@ type (
 		Instance string    `json:"instance,omitempty"`
 	}
 
-	// TaskCursorAdvanced moves the cursor.
-	TaskCursorAdvanced struct {
-		Cursor string `json:"cursor"`
-	}
-
 	// TaskFannedOut reports that the task has added tasks to its run.
 	TaskFannedOut struct {
 		Ordinal int32     `json:"ordinal"`
 		Tasks   []id.Task `json:"tasks"`
 	}
+
+	// The events that end an attempt have the cursor if it has moved since the claim.
 
 	// TaskReturned ends an attempt that neither failed nor succeeded: the task can be claimed
 	// again.
@@ -217,12 +213,14 @@ type (
 		Failure  Failure   `json:"error"`
 		DueAt    time.Time `json:"due"`
 		Timeout  int32     `json:"timeout"`
+		Cursor   *string   `json:"cursor,omitempty"`
 	}
 
 	// TaskSucceeded completes a task.
 	TaskSucceeded struct {
 		Outcome Outcome         `json:"outcome"`
 		Result  json.RawMessage `json:"result,omitempty"`
+		Cursor  *string         `json:"cursor,omitempty"`
 	}
 
 	// TaskFailed ends a task in failure.
@@ -230,6 +228,7 @@ type (
 		Outcome  Outcome `json:"outcome"`
 		Failures int32   `json:"failures"`
 		Failure  Failure `json:"error"`
+		Cursor   *string `json:"cursor,omitempty"`
 	}
 
 	// TaskSkipped ends a task that cannot run because Upstream did not succeed.
@@ -248,6 +247,7 @@ type (
 		Failure    *Failure        `json:"error,omitempty"`
 		Forced     bool            `json:"forced,omitempty"` // by an operator, since its worker did not respond
 		Reason     string          `json:"reason,omitempty"` // why it was forced
+		Cursor     *string         `json:"cursor,omitempty"`
 	}
 )
 
@@ -274,7 +274,6 @@ func (TaskQueued) EventType() event.Type          { return "task.queued" }
 func (TaskWithdrawn) EventType() event.Type       { return "task.withdrawn" }
 func (TaskClaimed) EventType() event.Type         { return "task.claimed" }
 func (TaskStarted) EventType() event.Type         { return "task.started" }
-func (TaskCursorAdvanced) EventType() event.Type  { return "task.cursor_advanced" }
 func (TaskFannedOut) EventType() event.Type       { return "task.fanned_out" }
 func (TaskReturned) EventType() event.Type        { return "task.returned" }
 func (TaskRetrying) EventType() event.Type        { return "task.retrying" }

@@ -63,6 +63,9 @@ func TestTaskMachine(t *testing.T) {
 				cmd := genCommand(t, task)
 				facts := Facts{Now: now, Cancelling: rapid.IntRange(0, 19).Draw(t, "cancelling") == 0}
 				body, err := task.Decide(cmd, facts)
+				if move, ok := cmd.(Advance); ok && err == nil {
+					task = task.Moved(move)
+				}
 				if err != nil || body == nil {
 					continue
 				}

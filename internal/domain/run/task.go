@@ -27,7 +27,7 @@ type Task struct {
 	Fruitless  int32  // deliveries in a row that ended without failure and without progress
 	Deaths     int32  // how often its worker died; limited by max_deaths
 	FanOuts    int32  // how often it has added tasks
-	Cursor     string // its resumable position
+	Cursor     string // its resumable position; volatile while leased, recorded when the lease ends
 	Dependents bool   // whether any task waits for it
 
 	// Set while QUEUED or leased. Rank and Cost are volatile: no event has them.
@@ -54,6 +54,7 @@ type Task struct {
 	ExpiresAt       time.Time     // volatile: renewed by heartbeats, no event has it
 	Lease           time.Duration // volatile: how long a heartbeat renews it
 	CancelRequested bool
+	ClaimCursor     string // the cursor at the claim: progress is measured against it
 
 	Outcome    Outcome
 	Result     json.RawMessage
@@ -79,6 +80,21 @@ func NewTask(of Run, spec TaskSpec, now time.Time) Task {
 	return t
 }
 
+// Moved returns the task after a move of the cursor that Decide has permitted. A move is state of the
+// lease, not an event: the event that ends the lease records the cursor.
+func (t Task) Moved(c Advance) Task {
+	t.Cursor = c.Next
+	return t
+}
+
+// progress returns the cursor of a leased task if it has moved since the claim.
+func (t Task) progress() *string {
+	if !t.State.Leased() || t.Cursor == t.ClaimCursor {
+		return nil
+	}
+	return &t.Cursor
+}
+
 // Evolve applies one event to the row.
 func (t Task) Evolve(e event.Event) (Task, error) {
 	if err := e.Follows(t.Version); err != nil {
@@ -96,7 +112,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		t.State = Ready
 	case TaskClaimed:
 		t.State, t.Attempt, t.Token, t.Worker, t.Claim = Dispatched, body.Attempt, body.Token, body.Worker, body.Claim
-		t.CancelRequested = false
+		t.CancelRequested, t.ClaimCursor = false, t.Cursor
 		if body.Started {
 			t.State, t.StartedAt, t.Deadline = Running, e.At, body.Deadline
 		}
@@ -105,8 +121,6 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 			t.StartedAt = e.At
 		}
 		t.State, t.Deadline, t.Instance = Running, body.Deadline, body.Instance
-	case TaskCursorAdvanced:
-		t.Cursor, t.Fruitless = body.Cursor, 0
 	case TaskFannedOut:
 		t.FanOuts = body.Ordinal + 1
 	case TaskReturned:
@@ -116,21 +130,18 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		}
 		t.Fruitless = body.Fruitless
 		t.Deaths = max(t.Deaths, body.Deaths)
-		if body.Cursor != nil {
-			t.Cursor = *body.Cursor
-		}
 		t.Token = 0
-		t.endLease()
+		t.endLease(from, body.Cursor)
 	case TaskRetrying:
 		t.State, t.Failures, t.Failure, t.DueAt, t.Timeout = RetryWait, body.Failures, &body.Failure, body.DueAt, body.Timeout
 		t.Token = 0
-		t.endLease()
+		t.endLease(from, body.Cursor)
 	case TaskSucceeded:
 		t.State, t.Outcome, t.Result = Succeeded, body.Outcome, body.Result
-		t.endLease()
+		t.endLease(from, body.Cursor)
 	case TaskFailed:
 		t.State, t.Outcome, t.Failures, t.Failure = Failed, body.Outcome, body.Failures, &body.Failure
-		t.endLease()
+		t.endLease(from, body.Cursor)
 	case TaskSkipped:
 		t.State, t.Outcome = Skipped, UpstreamFailed
 	case TaskCancelRequested:
@@ -141,7 +152,7 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 			t.Failure = body.Failure
 		}
 		t.DueAt = time.Time{}
-		t.endLease()
+		t.endLease(from, body.Cursor)
 	default:
 		return t, e.Unexpected()
 	}
@@ -154,8 +165,15 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 	return t, nil
 }
 
-// endLease clears the fields of the attempt.
-func (t *Task) endLease() {
+// endLease clears the fields of the attempt and records its cursor, nil if it has not moved.
+func (t *Task) endLease(from TaskState, cursor *string) {
+	if from.Leased() {
+		t.Cursor = t.ClaimCursor
+	}
+	if cursor != nil {
+		t.Cursor, t.Fruitless = *cursor, 0
+	}
+	t.ClaimCursor = ""
 	t.Worker, t.Instance, t.Claim = "", "", id.Claim{}
 	t.StartedAt, t.Deadline, t.ExpiresAt, t.Lease = time.Time{}, time.Time{}, time.Time{}, 0
 	t.CancelRequested = false

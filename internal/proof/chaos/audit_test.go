@@ -211,7 +211,12 @@ func auditEntry(h history, e entry, marks []mark) []string {
 		return nil
 	}
 	switch e.Action {
-	case actStart, actAdvance:
+	case actAdvance:
+		if len(marks) > 0 {
+			return []string{fmt.Sprintf("it left %s: a move of the cursor is no event", marks[0].body.EventType())}
+		}
+		return nil
+	case actStart:
 		// A refusal with an event: it was accepted, and the lease was over when it was repeated.
 		if len(marks) > 1 || e.accepted() && (len(marks) == 0 || marks[0].token != e.Token) {
 			return []string{fmt.Sprintf("it left %d events", len(marks))}

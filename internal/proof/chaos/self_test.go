@@ -95,7 +95,7 @@ func TestAudit(t *testing.T) {
 			s.history.tasks[s.task] = taskRow{run.Succeeded, firstToken}
 		}, "and the row has 100"},
 		"a report accepted under another's token": {func(s *story) { s.answers[3].Token = firstToken }, "it was accepted for token 100"},
-		"two holders at once":                     {func(s *story) { s.event(3).Body = run.TaskCursorAdvanced{} }, "comes while token 100 was held"},
+		"two holders at once":                     {func(s *story) { s.event(3).Body = run.TaskFannedOut{} }, "comes while token 100 was held"},
 		"a token that was given twice": {func(s *story) {
 			s.event(6).Body = run.TaskClaimed{Attempt: 2, Token: firstToken}
 		}, "attempt 2 with token 100 comes while token 100 was held"},

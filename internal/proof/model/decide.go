@@ -22,7 +22,7 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 		for t := range maxTasks {
 			if tx.Got[Ready].has(t) {
 				s.remove(Ready, t)
-				s.insert(Pool, t, Row{Attempt: tx.Seen[t].Attempt})
+				s.insert(Pool, t, tx.Seen[t].carried())
 				a.moved = true
 				a.signal |= claimers
 			}
@@ -31,6 +31,8 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 		w.commitClaim(s, tx, &a)
 	case Start:
 		w.commitStart(s, tx, &a)
+	case Advance:
+		w.commitAdvance(s, tx, &a)
 	case Complete, Fail, Yield, FanOut:
 		w.commitReport(s, tx, &a)
 	case Expire:
@@ -39,14 +41,14 @@ func (w *World) commit(s *State, tx *Tx) (a answer) {
 		for t := range maxTasks {
 			if tx.Got[Retry].has(t) {
 				s.remove(Retry, t)
-				w.ready(s, tx, t, Row{Attempt: tx.Seen[t].Attempt}, &a)
+				w.ready(s, tx, t, tx.Seen[t].carried(), &a)
 			}
 		}
 	case Withdraw: // no handoff: admission decides about the task again
 		for t := range maxTasks {
 			if tx.Got[Pool].has(t) {
 				s.remove(Pool, t)
-				s.insert(Ready, t, Row{Attempt: tx.Seen[t].Attempt})
+				s.insert(Ready, t, tx.Seen[t].carried())
 				a.signal |= w.admitters()
 			}
 		}
@@ -93,7 +95,7 @@ func (w *World) commitClaim(s *State, tx *Tx, a *answer) {
 		}
 		token := tx.Seen[t].Attempt + 1
 		s.remove(from, t)
-		s.insert(Leases, t, Row{Attempt: token, Claim: tx.Claim, Running: !w.SeparateStart})
+		s.insert(Leases, t, Row{Attempt: token, Claim: tx.Claim, Running: !w.SeparateStart, Cursor: tx.Seen[t].Cursor, From: tx.Seen[t].Cursor})
 		a.tokens[t] = token
 	}
 }
@@ -112,6 +114,36 @@ func (w *World) commitStart(s *State, tx *Tx, a *answer) {
 		s.update(Leases, t, lease)
 		a.accepted |= set(t)
 	}
+}
+
+// commitAdvance moves the cursor of a lease: state of the lease, no event. The worker was told where it
+// is, so that the end of the lease must record it.
+func (w *World) commitAdvance(s *State, tx *Tx, a *answer) {
+	for t := range maxTasks {
+		switch {
+		case !tx.Tasks.has(t):
+		case w.holds(tx, t):
+			lease := tx.Seen[t]
+			lease.Cursor++
+			s.update(Leases, t, lease)
+			s.DB.Tasks[t].Moves++
+			a.accepted |= set(t)
+		default:
+			a.stale |= set(t)
+		}
+	}
+}
+
+// carried is what a row takes along to the next queue.
+func (r Row) carried() Row { return Row{Attempt: r.Attempt, Cursor: r.Cursor} }
+
+// recorded is the row of a task whose lease has ended: its event has the cursor.
+func (w *World) recorded(lease Row) Row {
+	row := lease.carried()
+	if !w.Rules.CursorRecorded {
+		row.Cursor = lease.From
+	}
+	return row
 }
 
 // holds reports whether the lease that was read is the one that the command names.
@@ -189,13 +221,13 @@ func (w *World) endAttempt(s *State, tx *Tx, t int, how Kind, a *answer) {
 		w.end(s, tx, t, Succeeded)
 		w.countDown(s, tx, t, a)
 	case how == Yield && again:
-		s.insert(Ready, t, Row{Attempt: lease.Attempt})
+		s.insert(Ready, t, w.recorded(lease))
 		a.signal |= w.admitters()
 	case how == Expire && again && !lease.Running:
-		s.insert(Pool, t, Row{Attempt: lease.Attempt})
+		s.insert(Pool, t, w.recorded(lease))
 		a.signal |= claimers
 	case again:
-		s.insert(Retry, t, Row{Attempt: lease.Attempt})
+		s.insert(Retry, t, w.recorded(lease))
 	default: // out of attempts, or poison
 		w.end(s, tx, t, Failed)
 		w.skip(s, tx, t)

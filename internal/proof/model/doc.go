@@ -59,6 +59,8 @@
 //   - ClaimIDLookedUp: claims whose answer is lost, 12 steps: no worker holds a lease that it does not know of
 //   - ReportRemembered: reports whose answer is lost, 14 steps: a repeated report gets its first answer
 //   - FanOutOrdinal: fan-out, 16 steps: a fan-out happens once
+//   - AdvanceLocksLease: cursor, 10 steps: an acknowledged move of the cursor is not lost
+//   - CursorRecorded: cursor, 11 steps: an acknowledged move of the cursor is not lost
 //   - SignalAfterCommit: wake-up without polling, 15 steps: no loop sleeps forever while it has work
 //   - SignalLatched: wake-up without polling, 14 steps: no loop sleeps forever while it has work
 //   - RepeatSignals: wake-up without polling, 19 steps: no loop sleeps forever while it has work
@@ -111,6 +113,11 @@
 // docs/adr/0037-claims-that-admit.md: a claim that finds too few queued tasks tries to hold the duty,
 // reads the room, locks ready tasks and leases them. A ready task wakes claims as well as admission. A
 // claim that finds the duty held looks again after a moment; the model has it wait for a signal.
+//
+// # Cursors
+//
+// docs/adr/0038-packed-events.md: a move of the cursor changes the lease and records no event. The end of
+// the lease records the cursor.
 //
 // # The lock between runs
 //

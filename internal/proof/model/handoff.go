@@ -149,7 +149,7 @@ func (w *World) ready(s *State, tx *Tx, t int, row Row, a *answer) {
 	}
 	tx.Offer--
 	a.handoff[t] = row.Attempt + 1
-	s.insert(Leases, t, Row{Attempt: row.Attempt + 1, Claim: tx.Claim, Running: !w.SeparateStart})
+	s.insert(Leases, t, Row{Attempt: row.Attempt + 1, Claim: tx.Claim, Running: !w.SeparateStart, Cursor: row.Cursor, From: row.Cursor})
 }
 
 // serveClaim answers the claim that was served, if it still waits where it was taken.

@@ -14,6 +14,7 @@ const (
 	LiveLease              // no lease is taken away before its expiry
 	FirstAnswer            // a repeated report gets its first answer
 	FansOnce               // a fan-out happens once
+	CursorKept             // an acknowledged move of the cursor is not lost
 	Stranded               // no worker holds a lease that it does not know of
 	Counters               // a run's counters match the rows
 	RunEnds                // a run has ended exactly when nothing remains
@@ -40,6 +41,7 @@ func (i Invariant) String() string {
 		"no lease is taken away before its expiry",
 		"a repeated report gets its first answer",
 		"a fan-out happens once",
+		"an acknowledged move of the cursor is not lost",
 		"no worker holds a lease that it does not know of",
 		"a run's counters match the rows",
 		"a run has ended exactly when nothing remains",
@@ -109,6 +111,9 @@ func (w *World) checkTask(db *DB, t int) Invariant {
 			continue
 		}
 		queues++
+		if db.Rows[q][t].Cursor != task.Moves {
+			return CursorKept
+		}
 		if mark && q != Leases {
 			return CancelSweeps
 		}

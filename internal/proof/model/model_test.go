@@ -20,7 +20,7 @@ func TestEveryInterleavingKeepsThePromises(t *testing.T) {
 		"stopped worker": 70_000, "batches over two runs": 10_000, "mixed batches": 90, "admission duty and quota": 5_000,
 		"handoff and cancel": 50_000, "handoff and quota": 70_000, "handoff and claims": 1_500,
 		"handoff and wake-up": 40_000, "handoff and the start of a run": 300,
-		"claims that admit and quota": 20_000, "claims that admit and cancel": 10_000, "claims that admit and wake-up": 2_000, "claims that admit and handoff": 4_000,
+		"cursor": 1_000, "claims that admit and quota": 20_000, "claims that admit and cancel": 10_000, "claims that admit and wake-up": 2_000, "claims that admit and handoff": 4_000,
 	}
 	for _, w := range Worlds() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -87,6 +87,8 @@ func mutations() []mutation {
 		{rule: "ClaimIDLookedUp", world: "claims whose answer is lost", want: Stranded},
 		{rule: "ReportRemembered", world: "reports whose answer is lost", want: FirstAnswer},
 		{rule: "FanOutOrdinal", world: "fan-out", want: FansOnce},
+		{rule: "AdvanceLocksLease", world: "cursor", want: CursorKept},
+		{rule: "CursorRecorded", world: "cursor", want: CursorKept},
 		{rule: "SignalAfterCommit", world: "wake-up without polling", want: NoLostWakeUp},
 		{rule: "SignalLatched", world: "wake-up without polling", want: NoLostWakeUp},
 		{rule: "RepeatSignals", world: "wake-up without polling", want: NoLostWakeUp},

@@ -31,6 +31,8 @@ func (w *World) reading(k Kind) []stmt {
 		return append(p, w.admittingClaim()...)
 	case Start:
 		return []stmt{{on: onQueue, queue: Leases, mode: Update, pick: theirs(Leases)}}
+	case Advance:
+		return []stmt{{on: onQueue, queue: Leases, mode: lockIf(r.AdvanceLocksLease), pick: theirs(Leases)}}
 	case Complete, Fail, Yield, FanOut:
 		return w.report(k)
 	case Expire:

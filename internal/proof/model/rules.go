@@ -41,6 +41,11 @@ type Rules struct {
 	ReportRemembered bool // off: a repeated report does not look for its first answer
 	FanOutOrdinal    bool // off: a repeated fan-out does not look for its ordinal
 
+	// The cursor, of docs/adr/0038-packed-events.md.
+
+	AdvanceLocksLease bool // off: a move of the cursor reads the lease without locking
+	CursorRecorded    bool // off: the end of a lease leaves the cursor as it was at the claim
+
 	// Waking up.
 
 	SignalAfterCommit bool // off: the signal goes out before the commit

@@ -79,14 +79,17 @@ type Row struct {
 	Running bool // leases: RUNNING, otherwise DISPATCHED
 	Expired bool // leases: the expiry lies in the past
 	Flag    bool // leases: the worker is to stop
+	Cursor  int8 // travels with the task; in leases it is where the worker has moved it
+	From    int8 // leases: the cursor at the claim
 }
 
 // TaskRow is the wide row: written when the task is made and when it ends.
 type TaskRow struct {
 	Made     bool
 	Outcome  Outcome
-	Ups      Set // edges
-	Accepted Set // tokens of accepted reports: the task row and the attempts' events
+	Ups      Set  // edges
+	Accepted Set  // tokens of accepted reports: the task row and the attempts' events
+	Moves    int8 // acknowledged moves of the cursor; no row has them
 }
 
 // RunRow is a run's row.
@@ -183,6 +186,7 @@ type Client struct {
 	Running Set
 	Turn    int8 // which of its two claim ids comes next
 	Fanned  bool
+	Moved   bool
 	Epoch   int8
 	Asleep  bool // a loop that waits for its signal
 	Wake    bool // the signal, latched

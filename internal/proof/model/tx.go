@@ -20,12 +20,13 @@ const (
 	TakeOver
 	StartRun
 	Withdraw
+	Advance
 	numKinds
 )
 
 func (k Kind) String() string {
 	return [...]string{
-		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over", "start run", "withdraw",
+		"", "admit", "claim", "start", "complete", "fail", "yield", "fan-out", "expire", "retry due", "cancel", "batch", "take over", "start run", "withdraw", "advance",
 	}[k]
 }
 

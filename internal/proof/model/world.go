@@ -165,8 +165,8 @@ func (w *World) intentions(s *State, i int) []Kind {
 		switch {
 		case held&^c.Running != 0:
 			return []Kind{Start}
-		case held != 0 && c.Fanned:
-			return slices.DeleteFunc(slices.Clone(a.Verdicts), func(k Kind) bool { return k == FanOut })
+		case held != 0 && (c.Fanned || c.Moved):
+			return slices.DeleteFunc(slices.Clone(a.Verdicts), func(k Kind) bool { return k == FanOut && c.Fanned || k == Advance && c.Moved })
 		case held != 0:
 			return a.Verdicts
 		case a.Max > 0 && w.looks(s, i):
@@ -236,6 +236,8 @@ func (w *World) open(s *State, i int, k Kind) {
 		}
 	case Start:
 		tx.Tasks, tx.Token = held(c)&^c.Running, c.Held
+	case Advance:
+		tx.Tasks, tx.Token = held(c), c.Held
 	case Complete, Fail, Yield, FanOut:
 		tx.Tasks, tx.Token = held(c), c.Held
 		tx.Runs = w.runsOf(tx.Tasks)
@@ -276,6 +278,8 @@ func (w *World) receive(s *State, i int, tx *Tx, a answer) {
 		c.Running |= a.accepted
 	case FanOut:
 		c.Fanned = true
+	case Advance:
+		c.Moved = true
 	case Complete, Fail, Yield:
 		a.stale |= a.accepted
 	case Cancel, Mixed, Withdraw:

@@ -15,7 +15,7 @@ func Named(name string) World {
 // Worlds are the worlds that the tests explore. Some begin with leases held, to keep the search
 // short.
 func Worlds() []World {
-	return slices.Concat(flowWorlds(), repeatWorlds(), batchWorlds(), handoffWorlds(), claimWorlds())
+	return slices.Concat(flowWorlds(), repeatWorlds(), cursorWorlds(), batchWorlds(), handoffWorlds(), claimWorlds())
 }
 
 func admission() Actor { return Actor{Name: "admission", Role: Admission} }
@@ -144,6 +144,20 @@ func repeatWorlds() []World {
 			},
 		},
 	}
+}
+
+// cursorWorlds are about cursors that workers move.
+func cursorWorlds() []World {
+	return []World{{
+		Name:     "cursor",
+		Tasks:    []Task{{In: Leases}},
+		Attempts: 2, Lost: 1, LoseReportsOnly: true, ClaimsAdmit: true, Duty: true,
+		Actors: []Actor{
+			reaper(), cancel(),
+			{Name: "worker A", Role: Worker, Holds: set(0), Verdicts: []Kind{Advance, Yield, Fail}},
+			{Name: "worker B", Role: Worker, Max: 1, Verdicts: []Kind{Advance, Complete}},
+		},
+	}}
 }
 
 // batchWorlds are about transactions over several runs, and the admission duty.

@@ -147,7 +147,7 @@ func wantLease(t *task) store.LeaseRow {
 		Priority: t.Priority, Dependents: t.Dependents, Pool: t.Pool, Needs: t.Needs, Attempt: t.Attempt, Failures: t.Failures,
 		Fruitless: t.Fruitless, Deaths: t.Deaths, FanOuts: t.FanOuts, Cursor: t.Cursor, Token: t.Token, ClaimID: t.Claim.UUID,
 		StartedAt: timeOrNull(t.StartedAt), Deadline: timeOrNull(t.Deadline), CancelRequested: t.CancelRequested, Worker: t.Worker,
-		Instance: t.Instance, Asset: t.spec.Asset, ReadyAt: t.ReadyAt,
+		Instance: t.Instance, Asset: t.spec.Asset, ReadyAt: t.ReadyAt, ClaimCursor: t.ClaimCursor,
 	}
 }
 

@@ -31,7 +31,7 @@ func taskMay(t run.Task, body event.Body) bool {
 		return from == run.Queued
 	case run.TaskStarted:
 		return from == run.Dispatched || from == run.Running && b.Instance != ""
-	case run.TaskCursorAdvanced, run.TaskFannedOut, run.TaskSucceeded:
+	case run.TaskFannedOut, run.TaskSucceeded:
 		return from == run.Running
 	case run.TaskReturned, run.TaskRetrying, run.TaskFailed, run.TaskCancelRequested:
 		return from.Leased()

@@ -68,7 +68,6 @@ func TestTaskEventsAreJudgedAsTheMachineDecides(t *testing.T) {
 			run.TaskWithdrawn{},
 			run.TaskClaimed{},
 			run.TaskStarted{Instance: "a"},
-			run.TaskCursorAdvanced{},
 			run.TaskFannedOut{},
 			run.TaskReturned{},
 			run.TaskRetrying{},

@@ -64,7 +64,7 @@ SELECT q.* FROM servo.pool_q q WHERE q.run_id = ANY(@run_ids::uuid[]) ORDER BY q
 
 -- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
+        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, claim_cursor)
 SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::uuid[]), unnest(@sinces::timestamptz[]),
        unnest(@versions::int[]), unnest(@timeout_ss::int[]), unnest(@priorities::smallint[]), unnest(@dependents::bool[]),
        unnest(@pools::text[]), unnest(@needs::text[]), unnest(@attempts::int[]), unnest(@failure_counts::int[]), unnest(@fruitlesses::int[]), unnest(@deaths::int[]),
@@ -72,7 +72,7 @@ SELECT unnest(@tenant_ids::uuid[]), unnest(@run_ids::uuid[]), unnest(@task_ids::
        nullif(unnest(@started_ats::timestamptz[]), '0001-01-01 00:00:00+00'),
        nullif(unnest(@deadlines::timestamptz[]), '0001-01-01 00:00:00+00'), unnest(@expires_ats::timestamptz[]),
        unnest(@due_ats::timestamptz[]), unnest(@cancel_requesteds::bool[]), unnest(@workers::text[]),
-       unnest(@costs::real[]), unnest(@assets::text[]), unnest(@ready_ats::timestamptz[]), unnest(@lease_mss::int[]);
+       unnest(@costs::real[]), unnest(@assets::text[]), unnest(@ready_ats::timestamptz[]), unnest(@lease_mss::int[]), unnest(@claim_cursors::text[]);
 
 -- name: DeleteLeases :exec
 DELETE FROM servo.leases
@@ -117,7 +117,7 @@ FROM   (SELECT unnest(@unmets::int[]) AS unmet,
 WHERE  q.ctid = n.tid;
 
 -- name: UpdateLeases :exec
--- expires_at and due_at do not change: due_at is indexed, and only the reaper changes it.
+-- expires_at, due_at and claim_cursor do not change: due_at is indexed, and only the reaper changes it.
 UPDATE servo.leases q
 SET    since = n.since, version = n.version, fruitless = n.fruitless, fan_outs = n.fan_outs, cursor = n.cursor, dependents = n.dependents,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), deadline = nullif(n.deadline, '0001-01-01 00:00:00+00'),

@@ -193,7 +193,7 @@ func (q *Queries) LeasesOfClaimRange(ctx context.Context, arg LeasesOfClaimRange
 }
 
 const LeasesOfClaims = `-- name: LeasesOfClaims :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.claim_id = ANY($1::uuid[]) ORDER BY q.token
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, q.claim_cursor FROM servo.leases q WHERE q.claim_id = ANY($1::uuid[]) ORDER BY q.token
 `
 
 func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]ServoLease, error) {
@@ -235,6 +235,7 @@ func (q *Queries) LeasesOfClaims(ctx context.Context, claimIds []uuid.UUID) ([]S
 			&i.Deaths,
 			&i.Needs,
 			&i.Instance,
+			&i.ClaimCursor,
 		); err != nil {
 			return nil, err
 		}
