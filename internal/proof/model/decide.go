@@ -116,8 +116,8 @@ func (w *World) commitStart(s *State, tx *Tx, a *answer) {
 	}
 }
 
-// commitAdvance moves the cursor of a lease: state of the lease, no event. The worker was told where it
-// is, so that the end of the lease must record it.
+// commitAdvance moves the cursor of a lease: state of the lease, no event. The worker has an answer, so
+// that the end of the lease must record the move.
 func (w *World) commitAdvance(s *State, tx *Tx, a *answer) {
 	for t := range maxTasks {
 		switch {
