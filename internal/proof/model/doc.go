@@ -166,6 +166,19 @@
 //   - OwnHoldKept: 24 steps: a task waits for the hold of another
 //   - ReleaseMakesOpen: 12 steps: a task waits for a hold that exists
 //
+// # Quarantined versions
+//
+// docs/adr/0054-promotion.md, in a world of its own ([ExploreQuarantine]): a run whose first task is
+// quarantined while its second depends on it, the first version of the same partition by another run,
+// and an approval. A quarantined upstream is a third branch of its dependents: they read the last good
+// version, or are skipped if there is none. Each rule is a field of [QuarantineRules]:
+//
+//   - PointerInserted: 7 steps: a task is skipped only if its upstream has no good version
+//   - RunBeforePointer: 9 steps: transactions do not deadlock
+//   - RunLockedByApproval: 17 steps: the approval of the last quarantined output completes the run's success, once
+//   - PointerReadLocked: 8 steps: a task is skipped only if its upstream has no good version
+//   - QuarantineCounted: 9 steps: a run with a quarantined output is no success
+//
 // # Locks that are not needed
 //
 // Rows of waiting are written only under an excluding lock of the run's row, and no transaction
