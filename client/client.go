@@ -186,6 +186,11 @@ func (c *Client) Simulation() servov1.SimulationServiceClient {
 // Alerts lists alerts and manages alert channels.
 func (c *Client) Alerts() servov1.AlertServiceClient { return servov1.NewAlertServiceClient(c.conn) }
 
+// Materializations lists versions of outputs.
+func (c *Client) Materializations() servov1.MaterializationServiceClient {
+	return servov1.NewMaterializationServiceClient(c.conn)
+}
+
 // Backfills manages backfills.
 func (c *Client) Backfills() servov1.BackfillServiceClient {
 	return servov1.NewBackfillServiceClient(c.conn)

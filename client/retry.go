@@ -45,7 +45,8 @@ func repeats(method string) repeat {
 		"ListAlerts", "GetAlert", "ListAlertChannels", "ListSubscriptions", "GetSubscription", "ListKeys", "ListAudit",
 		"GetRunGraph", "WhoAmI", "ListLateRuns", "ListRunningRuns", "PreviewSchedule", "ListEvents", "GetActivity", "Search",
 		"GetRelease", "ListReleases", "CheckRelease", "DiffReleases", "ListReleaseChannels", "GetReleaseChannel", "DiffDeployments",
-		"ListAssetPartitions", "PreviewBackfill", "ListBackfills", "GetBackfill", "ListBackfillRuns":
+		"ListAssetPartitions", "PreviewBackfill", "ListBackfills", "GetBackfill", "ListBackfillRuns",
+		"ListMaterializations", "GetMaterialization":
 		return repeatSafe
 	case "Deploy", "CancelRun", "RepairRun", "ForceCancelTask", "PauseDispatch", "ResumeDispatch", "PauseAsset", "ResumeAsset", "SetQuotas", "RevokeSigningKey", "RevokeKey",
 		"ApplyConfigs", "PauseConfig", "ResumeConfig", "Tick", "SendEvent", "SetTemplate", "PauseSubscription", "ResumeSubscription",

@@ -26,6 +26,7 @@ func newAssets() *cobra.Command {
 			}, assetText),
 		newAssetsList(),
 		newAssetsPartitions(),
+		newAssetsMaterializations(),
 		newShow(spec{
 			use: "pause ASSET", short: "Pause an asset: its new tasks wait", tenant: true, reason: true, names: names,
 			long: `Pause an asset: its new tasks wait in READY, in every run of the workspace. Queued and running

@@ -144,7 +144,7 @@ func (d *dev) start(ctx context.Context) (err error) {
 	d.server, err = daemon.Start(ctx, daemon.Config{
 		DatabaseURL: d.postgres.URL(""), Migrate: true, HTTP: o.http, GRPC: o.grpc, Name: "dev", Version: thisBuild().Version,
 		Drain: devDrain, Logger: d.log.With("from", "server"), Open: true, Development: true,
-		Targets: netguard.Policy{Local: true},
+		Targets: netguard.Policy{Local: true}, BlobURL: d.home.blobs(),
 	})
 	if err != nil {
 		return devFault(err)
@@ -174,14 +174,14 @@ func (d *dev) start(ctx context.Context) (err error) {
 // users choose too: the example's code must not run a user's bronze/orders.
 func (d *dev) startWorkers(ctx context.Context) error {
 	log := d.log.With("from", "worker")
-	for _, w := range demo.Workers(demo.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), Grace: devGrace, Logger: log}) {
+	for _, w := range demo.Workers(demo.WorkerOptions{Conn: d.client.Conn(), Name: "dev", Dir: d.home.lake(), BlobURL: d.home.blobs(), Grace: devGrace, Logger: log}) {
 		d.workers = append(d.workers, w)
 	}
 	calls := worker.NewHTTP(devSlots, netguard.NewGuard(netguard.Policy{Local: true}))
 	d.closeCalls = calls.Close
 	w, err := worker.New(worker.Options{
 		Conn: d.client.Conn(), ID: "dev-" + asset.DefaultPool, Pools: []string{asset.DefaultPool}, Concurrency: devSlots,
-		Grace: devGrace, Executors: []worker.Executor{worker.NewHandlers(), &worker.Exec{}, calls}, Logger: log.With("worker", "dev-"+asset.DefaultPool),
+		Grace: devGrace, Blobs: d.server.Blobs(), Executors: []worker.Executor{worker.NewHandlers(), &worker.Exec{}, calls}, Logger: log.With("worker", "dev-"+asset.DefaultPool),
 	})
 	if err != nil {
 		return err

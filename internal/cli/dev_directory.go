@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -28,6 +29,11 @@ type devHome struct {
 
 // postgres is where the private PostgreSQL lives.
 func (h *devHome) postgres() string { return filepath.Join(h.dir, "postgres") }
+
+// blobs is the URL of the blob store of outputs.
+func (h *devHome) blobs() string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(h.dir, "blobs"))}).String()
+}
 
 // lake is where the example cloudcost keeps its files.
 func (h *devHome) lake() string { return filepath.Join(h.dir, "cloudcost") }
@@ -103,6 +109,9 @@ func (h *devHome) reset(ctx context.Context, log *slog.Logger) error {
 	}
 	if err != nil {
 		log.Warn("the database that is to be removed did not start and stop in order", slog.Any("error", err))
+	}
+	if err := os.RemoveAll(filepath.Join(h.dir, "blobs")); err != nil {
+		return dirFault("cannot remove the versions of outputs: "+err.Error(), "remove "+h.dir, err)
 	}
 	if err := os.RemoveAll(h.postgres()); err != nil {
 		return dirFault("cannot remove the database: "+err.Error(), "remove "+h.postgres(), err)

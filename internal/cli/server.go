@@ -79,6 +79,7 @@ flight are not answered.`,
 	flags.DurationVar(&o.config.Engine.WorkerTimeout, "worker-timeout", 30*time.Second, "time without a heartbeat after which leases expire")
 	flags.DurationVar(&o.config.Engine.HeartbeatTimeout, "heartbeat-timeout", 5*time.Minute+10*time.Second, "lease renewal by a heartbeat when the worker requests none")
 	flags.StringVar(&o.config.PublicURL, "public-url", "", "URL of the servers for push workers and logins, such as https://servo.example.com (default: the address of --http)")
+	flags.StringVar(&o.config.BlobURL, "blob-url", "", "blob store of outputs, the same as the workers': file:///dir, s3://bucket, gs://bucket (SERVO_BLOB_URL)")
 	flags.BoolVar(&o.config.Open, "open", false, "serve without API keys, on this machine only: every caller may do everything")
 	addPrivateNetworks(cmd, &o.networks)
 	addRates(cmd, &o.config.Rates)
@@ -95,6 +96,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	if o.config.DatabaseURL, err = databaseURL(ctx, o.config.DatabaseURL); err != nil {
 		return err
+	}
+	if o.config.BlobURL == "" {
+		o.config.BlobURL = environmentOf(ctx).Getenv("SERVO_BLOB_URL")
 	}
 	if o.config.ListenURL == "" {
 		o.config.ListenURL = environmentOf(ctx).Getenv("SERVO_LISTEN_DATABASE_URL")

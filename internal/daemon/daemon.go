@@ -17,6 +17,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/netguard"
 	"go.arco.dev/servo/internal/base/telemetry"
+	"go.arco.dev/servo/internal/data/blob"
 	"go.arco.dev/servo/internal/domain/push"
 	"go.arco.dev/servo/internal/edge/api"
 	"go.arco.dev/servo/internal/edge/metrics"
@@ -70,6 +71,7 @@ type Config struct {
 	PublicURL       string             // where push workers and people reach the servers; "" is the HTTP address
 	Breaker         push.BreakerConfig // when the URL of a push pool is not called
 	Targets         netguard.Policy    // which addresses URLs of tenants and pools may lead to; the zero value allows public ones only
+	BlobURL         string             // blob store of outputs; "" fails tasks that have one
 	Traces          *telemetry.Traces  // where traces go; nil is nowhere. It is for the caller to stop, after the server
 	Engine          engine.Config
 	Logger          *slog.Logger
@@ -95,6 +97,7 @@ type Daemon struct {
 	tls        *certificates  // nil is plain text
 	tokens     *oidc.Verifier // nil accepts none
 	guard      *netguard.Guard
+	blobs      *blob.Store // nil if there is none
 
 	grpc     *grpc.Server
 	http     *http.Server
@@ -155,6 +158,9 @@ func (d *Daemon) start(ctx context.Context) (err error) {
 		return err
 	}
 	d.config.Logger = nameTenants(d.config.Logger, d.store)
+	if err := d.openBlobs(ctx); err != nil {
+		return err
+	}
 	d.observe()
 	d.config.Engine.Server, d.config.Engine.Handoff = d.config.Name, true
 	d.engine = engine.New(d.store, d.config.Engine, d.config.Logger)
@@ -245,6 +251,9 @@ func (d *Daemon) shutDown(ctx context.Context) error {
 	}
 	d.tls.stop()
 	d.tokens.Stop()
+	if d.blobs != nil {
+		errs = append(errs, d.blobs.Close())
+	}
 	if d.store != nil {
 		d.store.Close()
 	}

@@ -19,7 +19,11 @@ type deployment struct {
 
 	planner *plan.Planner
 	locks   map[string]*asset.LockKey // by pipeline
+	outputs map[string]bool           // assets with an output; nil if there is none
 }
+
+// declaresOutput reports whether an asset has an output.
+func (d *deployment) declaresOutput(key string) bool { return d.outputs[key] }
 
 func (d *deployment) keys() []string {
 	keys := make([]string, len(d.Assets))
@@ -221,5 +225,14 @@ func readDeployment(text []byte) (*deployment, error) {
 			return nil, err
 		}
 	}
-	return &deployment{Manifest: manifest, planner: planner, locks: locks}, nil
+	var outputs map[string]bool
+	for _, a := range manifest.Assets {
+		if a.Output != nil {
+			if outputs == nil {
+				outputs = map[string]bool{}
+			}
+			outputs[a.Key] = true
+		}
+	}
+	return &deployment{Manifest: manifest, planner: planner, locks: locks, outputs: outputs}, nil
 }

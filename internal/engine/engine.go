@@ -35,6 +35,8 @@ type Config struct {
 	Handoff bool
 	// LogRates bound the stored bytes of logs.
 	LogRates LogRates
+	// Outputs reads versions that workers have committed; nil fails the tasks that have one.
+	Outputs OutputReader
 }
 
 // DefaultRound is the default of Config.Round.

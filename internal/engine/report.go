@@ -38,6 +38,7 @@ type (
 	Complete struct {
 		Status run.Outcome
 		Result json.RawMessage
+		output *preparedOutput // the version that the result names
 	}
 	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that an endpoint
 	// requested, 0 if none.
@@ -75,8 +76,8 @@ type Answer struct {
 	Added    []id.Task // by a fan-out
 }
 
-// Report applies the reports of workers and returns an answer or an error for each.
-func (e *Engine) Report(ctx context.Context, reports []Report) ([]Answer, []error) {
+// report applies reports in the lane.
+func (e *Engine) report(ctx context.Context, reports []Report) ([]Answer, []error) {
 	requests := make([]workRequest, len(reports))
 	for i, r := range reports {
 		requests[i].report = &r
@@ -206,14 +207,20 @@ func (e *Engine) decideReports(ctx context.Context, tx *store.Tx, w *working, re
 	if err != nil {
 		return err
 	}
+	if policies.undelivered, err = e.declaring(ctx, w, reports); err != nil {
+		return err
+	}
+	if err := lockPointers(ctx, tx, w, reports); err != nil {
+		return err
+	}
 	var repeats []*workCall
 	for _, c := range reports {
 		r := c.Request.report
-		t, held := w.tasks[r.Task]
-		if !held || keyOf(t.task) != r.TaskKey || t.task.Token != r.Token || !t.task.State.Leased() {
+		if !w.holds(r) {
 			repeats = append(repeats, c)
 			continue
 		}
+		t := w.tasks[r.Task]
 		if r.Pools != nil && !slices.Contains(r.Pools, t.task.Pool) {
 			c.Err = fault.New(fault.Forbidden, "this key is not for the pool of the lease", fault.Field("lease"), fault.Remedy("report with the key that the task was claimed with"))
 			continue
@@ -242,7 +249,19 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 		if a.Status == "" {
 			a.Status = run.Success
 		}
-		cmd = run.Succeed{Token: r.Token, Outcome: a.Status, Result: a.Result}
+		asset, undelivered := policies.undelivered[t.task.ID]
+		switch {
+		case a.output != nil:
+			if err := w.complete(t, r, a); err != nil {
+				return Answer{}, err
+			}
+			return t.answer(), nil
+		case undelivered:
+			never := false
+			cmd = run.Fail{Token: r.Token, Failure: noVersion(asset), Retry: &never}
+		default:
+			cmd = run.Succeed{Token: r.Token, Outcome: a.Status, Result: a.Result}
+		}
 	case Fail:
 		cmd = run.Fail{Token: r.Token, Failure: a.Failure, Retry: a.Retry, After: a.After, Policy: policies.of(t.task, a.Failure.Code)}
 	case FanOut:
@@ -256,9 +275,14 @@ func (e *Engine) decideReport(ctx context.Context, tx *store.Tx, w *working, t *
 	if _, started := r.Action.(Start); started {
 		w.renewStarted(t)
 	}
+	return t.answer(), nil
+}
+
+// answer is the answer to a report about the task.
+func (t *liveTask) answer() Answer {
 	return Answer{
 		State: t.task.State, Outcome: t.task.Outcome, DueAt: t.task.DueAt, Deadline: t.task.Deadline, Late: t.task.LateResult,
-	}, nil
+	}
 }
 
 // renewStarted begins the lease of the worker that has started a task. A lease with most of its time left is
@@ -289,6 +313,8 @@ type policies struct {
 	runs        map[id.Run]*liveRun
 	assets      map[id.Task]string
 	deployments map[id.Deployment]*deployment
+	// undelivered are the assets of completed tasks that declare an output and have no version.
+	undelivered map[id.Task]string
 }
 
 // policies reads the assets and deployments that set the retry policies of these tasks.

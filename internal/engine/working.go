@@ -7,6 +7,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/output"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
 )
@@ -26,6 +27,9 @@ type working struct {
 	breaches []slaBreach
 	seen     *Committed // for the observer; nil without one
 	claims   []*openClaim
+
+	pointers      map[store.PointerKey]output.Pointer // locked, as they are now
+	movedPointers []store.PointerKey
 
 	wakesClaims bool            // claims admit ready tasks, so that these wake them
 	wakes       []string        // pools whose claims should look again
@@ -111,7 +115,7 @@ func (w *working) decide(t *liveTask, cmd run.Command, meta event.Meta) error {
 		if parent == nil {
 			return fmt.Errorf("task %s ends without its run's lock", t.task.ID)
 		}
-		parent.run = parent.run.Count(next.State)
+		parent.run = parent.run.Count(next)
 		w.touch(parent)
 		w.endPartitions(parent.run, next)
 		w.endHold(parent.run, next, t.task.State)
@@ -204,6 +208,7 @@ func (w *working) finish() (store.Changes, error) {
 			w.changes.Reschedule = append(w.changes.Reschedule, t.task)
 		}
 	}
+	w.collectPointers()
 	w.settle()
 	w.total()
 	return w.changes, nil

@@ -55,6 +55,10 @@ func (w *world) fill(t testing.TB, name string) (account, graph) {
 	w.engine(t, func(tx *Tx) {
 		require.NoError(t, tx.InsertChunk(t.Context(), store.Chunk{BackfillKey: keyOfBackfill(w.backfill(t, a)), Run: g.run.ID}, w.now))
 	})
+	w.Exec(t, `INSERT INTO servo.materializations (tenant_id, workspace_id, asset, token, id, state, gate, partition, attempt, format, path, rows, bytes, files, digest, schema_hash, detail, recorded_at)
+		SELECT tenant_id, id, 'asset', 1, id, 'PROMOTED', 'ALLOW', '', 1, 'csv', '', 0, 0, 0, '', '', '{}', '2026-01-01' FROM servo.workspaces ON CONFLICT DO NOTHING`)
+	w.Exec(t, `INSERT INTO servo.materialization_inputs (tenant_id, workspace_id, asset, token, input_asset, input_token) SELECT tenant_id, id, 'asset', 2, 'asset', 1 FROM servo.workspaces ON CONFLICT DO NOTHING`)
+	w.Exec(t, `INSERT INTO servo.pointers (tenant_id, workspace_id, asset, partition, current, highest) SELECT tenant_id, id, 'asset', '', 1, 1 FROM servo.workspaces ON CONFLICT DO NOTHING`)
 	for _, table := range []string{"partition_series (tenant_id, workspace_id, asset, series) SELECT tenant_id, id, 'asset', ''", "partition_status (tenant_id, workspace_id, asset, series, bucket) SELECT tenant_id, id, 'asset', '', 0", "partition_deltas (tenant_id, workspace_id, asset, series, first, last, succeeded) SELECT tenant_id, id, 'asset', '', 1, 1, true", "partition_holds (tenant_id, workspace_id, asset, series, first, last, run_id, task_id, held_at) SELECT tenant_id, id, 'asset', '', 1, 1, gen_random_uuid(), gen_random_uuid(), servo.clock()", "partition_waits (tenant_id, run_id, task_id, holder_run_id, holder_task_id) SELECT tenant_id, gen_random_uuid(), gen_random_uuid(), id, id"} {
 		w.Exec(t, `INSERT INTO servo.`+table+` FROM servo.workspaces ON CONFLICT DO NOTHING`)
 	}

@@ -136,7 +136,7 @@ func TestLockRuns(t *testing.T) {
 	t.Run("the next count sees the counters of the previous one", func(t *testing.T) {
 		t.Parallel()
 		g := newRun(t)
-		changed := g.run.Count(run.Succeeded)
+		changed := g.run.Count(run.Task{State: run.Succeeded})
 		changed.Total, changed.Remaining = 2, 1
 		first := w.hold(t, func(ctx context.Context, tx *Tx) error {
 			require.NoError(t, lock(g, store.LockForCount)(ctx, tx))

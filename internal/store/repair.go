@@ -26,6 +26,9 @@ type RunRepair struct {
 	DropRuns  []RunKey // rows of other tenants under this run's id
 	DropCone  *RunKey
 	NewCone   *RunKey
+
+	DropOutputs []TaskKey // versions, by their tasks
+	NewOutputs  []Materialization
 }
 
 // LockRun locks a run as a cancel does. Its row may be wrong.
@@ -86,7 +89,7 @@ func (tx *Tx) ForeignRows(ctx context.Context, key RunKey) (Foreign, error) {
 // Repair collects the statements that repair the rows.
 func (tx *Tx) Repair(ctx context.Context, r RunRepair) error {
 	for _, step := range []func(context.Context, RunRepair) error{
-		tx.repairRun, tx.repairLive, tx.dropTasks, tx.repairTasks, tx.repairEdges, tx.repairQueues, tx.repairCones,
+		tx.repairRun, tx.repairLive, tx.dropTasks, tx.repairTasks, tx.repairEdges, tx.repairQueues, tx.repairCones, tx.repairMaterializations,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
@@ -118,7 +121,7 @@ func (tx *Tx) repairRun(ctx context.Context, r RunRepair) error {
 		State: int16(row.State), Priority: row.Priority, TimedOut: row.TimedOut, CancelReason: row.CancelReason, Pipeline: row.Pipeline,
 		TriggerType: row.TriggerType, TriggeredBy: row.TriggeredBy, Fingerprint: row.Fingerprint, Parameters: string(row.Parameters), Retry: retry,
 		Trace: row.Trace, SlotAt: orNil(row.Slot), Labels: row.Labels, StartBy: orNil(row.StartBy), StartLimitS: row.StartLimit, Late: row.Late, WindowOf: window,
-		Released: row.Released, Divided: row.Divided,
+		Released: row.Released, Divided: row.Divided, Warned: row.Warned, Quarantined: row.Quarantined,
 	}
 	if row.Config != nil {
 		params.ConfigID = &row.Config.UUID

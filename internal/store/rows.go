@@ -96,7 +96,7 @@ func runFromRow(r db.ServoRun) (run.Run, error) {
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint, Trace: r.Trace,
 		Total: r.Total, Remaining: r.Remaining, Succeeded: r.Succeeded, Failed: r.Failed, Skipped: r.Skipped, Cancelled: r.Cancelled,
 		Labels: r.Labels, StartBy: timeOf(r.StartBy), StartLimit: r.StartLimitS, Late: r.Late, Released: r.Released, Divided: r.Divided,
-		Overran: r.TimedOut, TimedOut: r.TimedOut, CancelReason: r.CancelReason,
+		Warned: r.Warned, Quarantined: r.Quarantined, Overran: r.TimedOut, TimedOut: r.TimedOut, CancelReason: r.CancelReason,
 		CreatedAt: r.CreatedAt, StartedAt: timeOf(r.StartedAt), FinishedAt: timeOf(r.FinishedAt),
 	}
 	if r.ParentRunID != nil {

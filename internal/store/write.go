@@ -41,6 +41,9 @@ type Changes struct {
 	// PartitionEnds are tasks with partitions that have ended in success or failure.
 	PartitionEnds []PartitionEnd
 	Holds         []Hold // of admitted tasks
+	// Materializations are the versions of tasks that have succeeded, and Pointers those that moved.
+	Materializations []Materialization
+	Pointers         []Pointer
 }
 
 // NewTask is a task that a run creates.
@@ -66,7 +69,7 @@ type Move struct {
 func (tx *Tx) Apply(ctx context.Context, c Changes) error {
 	for _, step := range []func(context.Context, Changes) error{
 		tx.insertRuns, tx.insertTasks, tx.insertEdges, tx.updateRuns, tx.writeLiveRuns, tx.moveTasks, tx.chargeShares, tx.insertEvents, tx.writeCones, tx.reschedule, tx.insertSettlements, tx.insertConfigResults,
-		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds, tx.insertPartitionDeltas, tx.insertHolds,
+		tx.lookedLate, tx.insertRunDeltas, tx.insertReleaseEnds, tx.insertPartitionDeltas, tx.insertHolds, tx.insertMaterializations, tx.movePointers,
 	} {
 		if err := step(ctx, c); err != nil {
 			return err
@@ -248,6 +251,8 @@ func (tx *Tx) updateRuns(ctx context.Context, c Changes) error {
 			TimedOuts:     column(rows, func(r run.Run) bool { return r.TimedOut }),
 			Lates:         column(rows, isLate),
 			CancelReasons: column(rows, func(r run.Run) string { return r.CancelReason }),
+			Warneds:       column(rows, func(r run.Run) bool { return r.Warned }),
+			Quarantineds:  column(rows, func(r run.Run) int32 { return r.Quarantined }),
 			StartedAts:    column(rows, func(r run.Run) time.Time { return r.StartedAt }),
 			FinishedAts:   column(rows, func(r run.Run) time.Time { return r.FinishedAt }),
 		})

@@ -178,6 +178,10 @@ type Run struct {
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
 	// The run had not started by start_by, or exceeded its maximum duration.
 	SlaBreached bool `protobuf:"varint,22,opt,name=sla_breached,json=slaBreached,proto3" json:"sla_breached,omitempty"`
+	// A check of severity ERROR of an output failed.
+	Warned bool `protobuf:"varint,23,opt,name=warned,proto3" json:"warned,omitempty"`
+	// Outputs in quarantine that were not approved: the run is no success for dependents.
+	Quarantined int32 `protobuf:"varint,24,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// The data interval of a run of a config with slots: from the previous slot to its own, or to the
 	// time of the trigger. A retry has the interval of the run that it retries.
 	IntervalStart *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=interval_start,json=intervalStart,proto3" json:"interval_start,omitempty"`
@@ -368,6 +372,20 @@ func (x *Run) GetSlaBreached() bool {
 		return x.SlaBreached
 	}
 	return false
+}
+
+func (x *Run) GetWarned() bool {
+	if x != nil {
+		return x.Warned
+	}
+	return false
+}
+
+func (x *Run) GetQuarantined() int32 {
+	if x != nil {
+		return x.Quarantined
+	}
+	return 0
 }
 
 func (x *Run) GetIntervalStart() *timestamppb.Timestamp {
@@ -2970,7 +2988,7 @@ var File_servo_v1_runs_proto protoreflect.FileDescriptor
 
 const file_servo_v1_runs_proto_rawDesc = "" +
 	"\n" +
-	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16servo/v1/problem.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\xe0\b\n" +
+	"\x13servo/v1/runs.proto\x12\bservo.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16servo/v1/problem.proto\x1a\x14servo/v1/tasks.proto\x1a\x12servo/v1/why.proto\"\x9a\t\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x1c\n" +
@@ -3002,7 +3020,9 @@ const file_servo_v1_runs_proto_rawDesc = "" +
 	"\tconfig_id\x18\x13 \x01(\tR\bconfigId\x12.\n" +
 	"\x04slot\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x125\n" +
 	"\bstart_by\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12!\n" +
-	"\fsla_breached\x18\x16 \x01(\bR\vslaBreached\x12A\n" +
+	"\fsla_breached\x18\x16 \x01(\bR\vslaBreached\x12\x16\n" +
+	"\x06warned\x18\x17 \x01(\bR\x06warned\x12 \n" +
+	"\vquarantined\x18\x18 \x01(\x05R\vquarantined\x12A\n" +
 	"\x0einterval_start\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\rintervalStart\x12=\n" +
 	"\finterval_end\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\vintervalEnd\"\x81\x01\n" +
 	"\x05State\x12\x15\n" +

@@ -23,6 +23,8 @@ type WorkerOptions struct {
 	Name string
 	// Dir is where cloudcost writes its files; see cloudcost.Options.
 	Dir string
+	// BlobURL is the blob store of outputs.
+	BlobURL string
 	// Grace is the time for running tasks when the workers stop (default 30 s).
 	Grace time.Duration
 	// Logger receives starts and stops of the workers; nil is silent.
@@ -44,7 +46,7 @@ func Workers(o WorkerOptions) []*servo.Worker {
 	var workers []*servo.Worker
 	for _, r := range register {
 		options := servo.WorkerOptions{
-			Conn: o.Conn, ID: o.Name + "-" + r.name, Pools: r.pools, Concurrency: slots, Grace: o.Grace,
+			Conn: o.Conn, ID: o.Name + "-" + r.name, Pools: r.pools, Concurrency: slots, Grace: o.Grace, BlobURL: o.BlobURL,
 			Exec: &servo.ExecOptions{}, // gold/report of hello is a shell command
 		}
 		if o.Logger != nil {

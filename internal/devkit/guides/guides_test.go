@@ -277,7 +277,8 @@ func serverAround(t *testing.T) *surroundings {
 	output, err := os.Create(log)
 	require.NoError(t, err)
 	defer output.Close()
-	start(t, s.dir, s.env, output, "servo", "server", "--open", "--database", database, "--http", s.http, "--grpc", s.grpc).
+	start(t, s.dir, s.env, output, "servo", "server", "--open", "--database", database, "--http", s.http, "--grpc", s.grpc,
+		"--blob-url", "file://"+filepath.Join(s.dir, "blobs")).
 		waitForLine(t, log, "servo server ")
 	return s
 }

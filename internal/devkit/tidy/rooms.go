@@ -25,7 +25,7 @@ var Rooms = []Room{
 	},
 	{
 		Name: "domain", Dir: "internal/domain", Holds: "the rules, pure: runs, assets, checks, plans, releases, schedules, configs, tenants, access, fairness, alerts",
-		May: []string{"base"}, Siblings: []string{"asset > partition", "backfill > partition", "asset > quality", "asset > secret", "config > asset", "config > partition", "partition > schedule", "plan > partition", "config > schedule", "output > quality", "plan > asset", "platform > release", "simulate > schedule"},
+		May: []string{"base"}, Siblings: []string{"asset > partition", "backfill > partition", "asset > quality", "asset > secret", "config > asset", "config > partition", "partition > schedule", "plan > partition", "config > schedule", "output > quality", "plan > asset", "run > output", "run > quality", "platform > release", "simulate > schedule"},
 		Libraries: []string{"github.com/google/cel-go", "github.com/google/uuid", "go.yaml.in/yaml"},
 	},
 	{Name: "store", Dir: "internal/store", Holds: "all SQL: migrations, queries, transactions", May: []string{"base", "domain"}, Tests: []string{"devkit"}},
@@ -66,7 +66,7 @@ var Rooms = []Room{
 	},
 	{
 		Name: "daemon", Dir: "internal/daemon", Holds: "one server: options, wiring, start and stop",
-		May: []string{"base", "domain", "store", "engine", "loops", "edge"}, Tests: []string{"contract", "devkit"},
+		May: []string{"base", "domain", "store", "engine", "loops", "data", "edge"}, Tests: []string{"contract", "devkit"},
 	},
 	{Name: "examples", Dir: "examples", Holds: "programs to copy from", May: []string{"servo", "client", "contract"}, Tests: []string{"domain"}, Siblings: []string{"*"}},
 	{

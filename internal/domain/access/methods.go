@@ -106,6 +106,9 @@ func addTenants(add func(service string, methods map[string]Method)) {
 		"GetBackfill": tenant(BackfillsRead, Named), "ListBackfillRuns": tenant(BackfillsRead, Named), "PauseBackfill": tenant(BackfillsManage, Named),
 		"ResumeBackfill": tenant(BackfillsManage, Named), "CancelBackfill": tenant(BackfillsManage, Named), "RetryBackfill": tenant(BackfillsManage, Named),
 	})
+	add("MaterializationService", map[string]Method{
+		"ListMaterializations": tenant(AssetsRead, Whole), "GetMaterialization": tenant(AssetsRead, Whole),
+	})
 	add("TemplateService", map[string]Method{
 		"ListTemplates": tenant(ConfigsRead, Whole), "SetTemplate": tenant(ConfigsWrite, Whole), "DeleteTemplate": tenant(ConfigsWrite, Whole),
 	})

@@ -9,6 +9,7 @@ import (
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/fault"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/output"
 )
 
 // maxFruitless is how many deliveries in a row may end without failure and without progress before
@@ -72,11 +73,13 @@ type (
 		Token  int64
 		Cursor *string
 	}
-	// Succeed completes the task.
+	// Succeed completes the task. Output is the version of its declared output, with the state that its
+	// pointers decided; nil without one.
 	Succeed struct {
 		Token   int64
 		Outcome Outcome
 		Result  json.RawMessage
+		Output  *output.Materialization
 	}
 	// Fail ends the attempt in failure. Retry is the worker's hint, After the delay that the
 	// endpoint requested; 0 leaves it to the policy.
@@ -93,8 +96,12 @@ type (
 	TimeOut struct{ Policy RetryPolicy }
 	// RetryDue makes a task ready whose backoff has ended.
 	RetryDue struct{}
-	// Skip ends a task that can never run because Upstream did not succeed.
-	Skip struct{ Upstream id.Task }
+	// Skip ends a task that can never run: Upstream did not succeed, or its output is in quarantine and
+	// has no good version.
+	Skip struct {
+		Upstream    id.Task
+		Quarantined bool
+	}
 	// Cancel ends a task without a lease, and asks the worker of a leased one to stop.
 	Cancel struct{}
 	// ForceCancel ends a task whose worker was asked to stop and has not responded for Silence.
@@ -165,7 +172,7 @@ func (t Task) Decide(cmd Command, facts Facts) (event.Body, error) {
 	case TimeOut:
 		return t.timeOut(c, facts)
 	case Skip:
-		return TaskSkipped{Upstream: c.Upstream}, nil
+		return TaskSkipped(c), nil
 	case Cancel:
 		return t.cancel()
 	case ForceCancel:
@@ -314,7 +321,10 @@ func (t Task) succeed(c Succeed, facts Facts) (event.Body, error) {
 	if facts.Cancelling {
 		return TaskCancelled{LateResult: true, Result: c.Result, Cursor: t.progress()}, nil
 	}
-	return TaskSucceeded{Outcome: c.Outcome, Result: c.Result, Cursor: t.progress()}, nil
+	if c.Output != nil && c.Output.State == output.Quarantined {
+		c.Outcome = Quarantined
+	}
+	return TaskSucceeded{Outcome: c.Outcome, Result: c.Result, Output: c.Output, Cursor: t.progress()}, nil
 }
 
 func (t Task) fail(c Fail, facts Facts) (event.Body, error) {

@@ -6,6 +6,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/output"
 )
 
 // Events declares every event of this package.
@@ -216,11 +217,12 @@ type (
 		Cursor   *string   `json:"cursor,omitempty"`
 	}
 
-	// TaskSucceeded completes a task.
+	// TaskSucceeded completes a task, with the version of its declared output.
 	TaskSucceeded struct {
-		Outcome Outcome         `json:"outcome"`
-		Result  json.RawMessage `json:"result,omitempty"`
-		Cursor  *string         `json:"cursor,omitempty"`
+		Outcome Outcome                 `json:"outcome"`
+		Result  json.RawMessage         `json:"result,omitempty"`
+		Output  *output.Materialization `json:"output,omitempty"`
+		Cursor  *string                 `json:"cursor,omitempty"`
 	}
 
 	// TaskFailed ends a task in failure.
@@ -231,9 +233,11 @@ type (
 		Cursor   *string `json:"cursor,omitempty"`
 	}
 
-	// TaskSkipped ends a task that cannot run because Upstream did not succeed.
+	// TaskSkipped ends a task that cannot run because Upstream did not succeed, or is in quarantine
+	// without a good version.
 	TaskSkipped struct {
-		Upstream id.Task `json:"upstream"`
+		Upstream    id.Task `json:"upstream"`
+		Quarantined bool    `json:"quarantined,omitempty"`
 	}
 
 	// TaskCancelRequested asks the task's worker to stop.

@@ -159,7 +159,7 @@ func TestRunMachine(t *testing.T) {
 			cmd := rapid.SampledFrom([]RunAction{StartRun{}, CancelRun{}, TimeOutRun{}, EndRun{}, nil}).Draw(t, "command")
 			if cmd == nil {
 				if r.Remaining > 0 {
-					r = r.Count(rapid.SampledFrom([]TaskState{Succeeded, Failed, Skipped, Cancelled}).Draw(t, "end"))
+					r = r.Count(Task{State: rapid.SampledFrom([]TaskState{Succeeded, Failed, Skipped, Cancelled}).Draw(t, "end")})
 				}
 				continue
 			}

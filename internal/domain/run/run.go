@@ -9,6 +9,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/quality"
 )
 
 // Run is one execution of a plan.
@@ -49,6 +50,9 @@ type Run struct {
 	// Counters. Total = Remaining + the four ends.
 	Total, Remaining                      int32
 	Succeeded, Failed, Skipped, Cancelled int32
+
+	Warned      bool  // a check of severity ERROR of an output failed
+	Quarantined int32 // outputs in quarantine that were not approved
 
 	Late         bool // it had not started by StartBy
 	Overran      bool // it took too long; its row has TimedOut instead
@@ -142,9 +146,13 @@ func (r Run) end() (event.Body, error) {
 }
 
 // Count counts a task that has ended.
-func (r Run) Count(end TaskState) Run {
+func (r Run) Count(end Task) Run {
 	r.Remaining--
-	switch end {
+	r.Warned = r.Warned || end.Output != nil && end.Output.Gate == quality.Warn
+	if end.Outcome == Quarantined {
+		r.Quarantined++
+	}
+	switch end.State {
 	case Succeeded:
 		r.Succeeded++
 	case Failed:

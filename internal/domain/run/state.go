@@ -63,12 +63,15 @@ type Outcome string
 const (
 	Success        Outcome = "SUCCESS"
 	PartialSuccess Outcome = "PARTIAL_SUCCESS"
+	Quarantined    Outcome = "QUARANTINED" // succeeded; its output waits for review
 	UserError      Outcome = "ERROR"
 	TimedOut       Outcome = "TIMED_OUT"
 	HeartbeatLost  Outcome = "HEARTBEAT_LOST"
 	Poison         Outcome = "POISON"
 	UpstreamFailed Outcome = "UPSTREAM_FAILED"
-	WasCancelled   Outcome = "CANCELLED"
+	// UpstreamQuarantined is the outcome of a task whose upstream is in quarantine and has no good version.
+	UpstreamQuarantined Outcome = "UPSTREAM_QUARANTINED"
+	WasCancelled        Outcome = "CANCELLED"
 )
 
 // State is the state of a run.

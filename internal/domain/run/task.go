@@ -6,6 +6,7 @@ import (
 
 	"go.arco.dev/servo/internal/base/event"
 	"go.arco.dev/servo/internal/base/id"
+	"go.arco.dev/servo/internal/domain/output"
 )
 
 // Task is one asset × partition inside a run: the narrow row that moves between the queue tables, and
@@ -60,6 +61,7 @@ type Task struct {
 	Result     json.RawMessage
 	Failure    *Failure // why it waits for a retry, or how it ended
 	LateResult bool
+	Output     *output.Materialization // its version; loaded tasks do not have it
 }
 
 // NewTask returns a new task: PENDING with upstreams, READY otherwise. A task without upstreams waits
@@ -137,13 +139,16 @@ func (t Task) Evolve(e event.Event) (Task, error) {
 		t.Token = 0
 		t.endLease(from, body.Cursor)
 	case TaskSucceeded:
-		t.State, t.Outcome, t.Result = Succeeded, body.Outcome, body.Result
+		t.State, t.Outcome, t.Result, t.Output = Succeeded, body.Outcome, body.Result, body.Output
 		t.endLease(from, body.Cursor)
 	case TaskFailed:
 		t.State, t.Outcome, t.Failures, t.Failure = Failed, body.Outcome, body.Failures, &body.Failure
 		t.endLease(from, body.Cursor)
 	case TaskSkipped:
 		t.State, t.Outcome = Skipped, UpstreamFailed
+		if body.Quarantined {
+			t.Outcome = UpstreamQuarantined
+		}
 	case TaskCancelRequested:
 		t.CancelRequested = true
 	case TaskCancelled:

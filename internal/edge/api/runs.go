@@ -394,6 +394,7 @@ func runToProto(tenant string, r store.RunView) (*servov1.Run, error) {
 	if w := r.Window; w != nil {
 		out.IntervalStart, out.IntervalEnd = timestamp(w.Start), timestamp(w.End)
 	}
+	out.Warned, out.Quarantined = r.Warned, r.Quarantined
 	out.StartBy, out.SlaBreached = timestamp(r.StartBy), r.Late || r.TimedOut
 	return out, nil
 }

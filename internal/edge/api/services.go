@@ -72,6 +72,8 @@ func Services() []Service {
 			servov1.NewSubscriptionServiceClient, servov1.RegisterSubscriptionServiceHandlerClient),
 		service(servov1.RegisterBackfillServiceServer, func(s *Server) servov1.BackfillServiceServer { return backfillService{s} },
 			servov1.NewBackfillServiceClient, servov1.RegisterBackfillServiceHandlerClient),
+		service(servov1.RegisterMaterializationServiceServer, func(s *Server) servov1.MaterializationServiceServer { return materializationService{s} },
+			servov1.NewMaterializationServiceClient, servov1.RegisterMaterializationServiceHandlerClient),
 		service(servov1.RegisterSchedulerServiceServer, func(s *Server) servov1.SchedulerServiceServer { return schedulerService{s} },
 			servov1.NewSchedulerServiceClient, servov1.RegisterSchedulerServiceHandlerClient),
 		service(servov1.RegisterEventServiceServer, func(s *Server) servov1.EventServiceServer { return eventService{s} },

@@ -148,7 +148,7 @@ func quarantineActor(i int) string {
 // act executes the next statement of an actor.
 func (w *quarantineWorld) act(s *quarantineState, i int) (by string, blockers Set, can bool) {
 	tx := &s.tx[i]
-	say := func(what string) string { return quarantineActor(i) + " " + what }
+	describe := func(what string) string { return quarantineActor(i) + " " + what }
 	if s.done[i] {
 		return "", 0, false
 	}
@@ -157,20 +157,20 @@ func (w *quarantineWorld) act(s *quarantineState, i int) (by string, blockers Se
 			return "", 0, false
 		}
 		tx.open = true
-		return say("begins"), 0, true
+		return describe("begins"), 0, true
 	}
 	steps := w.steps(i)
 	if int(tx.step) == len(steps) {
 		w.commit(s, i)
 		s.tx[i], s.done[i] = quarantineTx{}, true
-		return say("commits"), 0, true
+		return describe("commits"), 0, true
 	}
 	step := steps[tx.step]
 	if blockers := step.do(s, i); blockers != 0 {
 		return "", blockers, false
 	}
 	tx.step++
-	return say(step.name), 0, true
+	return describe(step.name), 0, true
 }
 
 type quarantineStep struct {

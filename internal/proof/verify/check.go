@@ -21,6 +21,7 @@ type tables struct {
 	pool        columns[store.QueuedRow]
 	leases      columns[store.LeaseRow]
 	retry       columns[store.RetryRow]
+	outputs     columns[store.MaterializationRow]
 	tenants     columns[store.TenantRow]
 	workspaces  columns[store.WorkspaceRow]
 	deployments columns[store.DeploymentRow]
@@ -43,7 +44,8 @@ func newTables() *tables {
 		tasks:   columnsOf[store.TaskRow]("tasks"),
 		waiting: columnsOf[store.WaitingRow]("waiting"), ready: columnsOf[store.ReadyRow]("ready_q"),
 		pool: columnsOf[store.QueuedRow]("pool_q"), leases: columnsOf[store.LeaseRow]("leases"),
-		retry: columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
+		outputs: columnsOf[store.MaterializationRow]("materializations"),
+		retry:   columnsOf[store.RetryRow]("retry_q"), tenants: columnsOf[store.TenantRow]("tenants"),
 		workspaces: columnsOf[store.WorkspaceRow]("workspaces"), deployments: columnsOf[store.DeploymentRow]("deployments"),
 		pauses: columnsOf[store.AssetPauseRow]("asset_pauses"), configs: columnsOf[store.ConfigRow]("configs"),
 		events: columnsOf[store.ExternalEventRow]("event_inbox"), templates: columnsOf[store.TemplateRow]("templates"),
@@ -277,6 +279,7 @@ func (c *check) conclude() {
 		c.diverges(Missing, "cones", "", c.key.Run.UUID, "a row: tasks wait for an upstream that cannot succeed", "")
 		c.fix.NewCone = &c.key
 	}
+	c.missingOutputs()
 	c.runRow()
 }
 

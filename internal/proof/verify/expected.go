@@ -58,7 +58,7 @@ func wantRun(r run.Run) store.RunRow {
 		TriggerType: r.TriggerType, TriggeredBy: r.TriggeredBy, Fingerprint: r.Fingerprint,
 		Parameters: rawOrNull(r.Parameters), Retry: jsonOrNull(r.Retry), Trace: r.Trace, ConfigID: configID(r), SlotAt: timeOrNull(r.Slot),
 		Labels: r.Labels, StartBy: timeOrNull(r.StartBy), StartLimitS: r.StartLimit, Late: r.Late, WindowOf: jsonOrNull(r.Window),
-		Released: r.Released, Divided: r.Divided,
+		Released: r.Released, Divided: r.Divided, Warned: r.Warned, Quarantined: r.Quarantined,
 	}
 	if r.Parent != nil {
 		row.ParentRunID = ptr[uuid.UUID](r.Parent.UUID)

@@ -49,9 +49,10 @@ type task struct {
 	broken      bool
 	unexplained bool // it has rows but no events
 
-	hasRow bool // in tasks
-	ended  bool // by its row
-	places place
+	hasRow    bool // in tasks
+	hasOutput bool // in materializations
+	ended     bool // by its row
+	places    place
 }
 
 type edge struct{ upstream, task uuid.UUID }
@@ -234,7 +235,7 @@ func (h *history) finish() {
 	for _, t := range h.order {
 		t.countUpstream(h.run)
 		if t.State.Terminal() {
-			h.run = h.run.Count(t.State)
+			h.run = h.run.Count(t.Task)
 		}
 	}
 	if !h.broken && !h.brokenTasks && len(h.order) > 0 {

@@ -107,7 +107,7 @@ func (c *check) foldable() error {
 
 // empty reports whether no rows are to be dropped.
 func (c *check) empty() bool {
-	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && c.fix.DropCone == nil && c.fix.DropLive == nil
+	return len(c.fix.DropTasks) == 0 && len(c.fix.DropEdges) == 0 && len(c.fix.DropQueue) == 0 && len(c.fix.DropOutputs) == 0 && c.fix.DropCone == nil && c.fix.DropLive == nil
 }
 
 // foreign drops rows with the run's id and another tenant. They have no events.

@@ -29,6 +29,9 @@ func (v *verifier) wholeTables(ctx context.Context, tx *store.Tx) error {
 	if err := tx.WrongHolds(ctx, v.options.Tenant, v.hold); err != nil {
 		return err
 	}
+	if err := tx.WrongPointers(ctx, v.options.Tenant, v.pointer); err != nil {
+		return err
+	}
 	if v.options.Tenant != nil {
 		return nil // duplicates need the rows of all tenants
 	}

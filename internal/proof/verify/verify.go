@@ -179,6 +179,9 @@ func (v *verifier) checkRuns(ctx context.Context, tx *store.Tx, checks []*check)
 	if err := tx.EachTask(ctx, keys, func(row store.TaskRow) error { find(row.TenantID, row.RunID).taskRow(row); return nil }); err != nil {
 		return err
 	}
+	if err := tx.EachMaterialization(ctx, keys, func(row store.MaterializationRow) error { find(row.TenantID, *row.RunID).outputRow(row); return nil }); err != nil {
+		return err
+	}
 	if err := tx.EachEdge(ctx, keys, func(row store.EdgeRow) error { find(row.TenantID, row.RunID).edgeRow(row); return nil }); err != nil {
 		return err
 	}

@@ -45,6 +45,10 @@ func Volatile() []string {
 		"partition_series.*", "partition_status.*", "partition_deltas.*",
 		// compared with the admitted tasks as an invariant
 		"partition_holds.*", "partition_waits.*",
+		// compared with the versions of their partitions as an invariant
+		"pointers.*",
+		// the versions that the inputs of materializations, which are compared, were resolved to
+		"materialization_inputs.*",
 		// work that continues in another transaction; checked as an invariant
 		"cones.*",
 		// when to check whether a run began in time: the result of the check is an event

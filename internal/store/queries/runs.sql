@@ -49,12 +49,13 @@ JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
        skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
+       warned = n.warned, quarantined = n.quarantined,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), finished_at = nullif(n.finished_at, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version,
                unnest(@totals::int[]) AS total, unnest(@remainings::int[]) AS remaining, unnest(@succeededs::int[]) AS succeeded,
                unnest(@faileds::int[]) AS failed, unnest(@skippeds::int[]) AS skipped, unnest(@cancelleds::int[]) AS cancelled,
                unnest(@states::smallint[]) AS state, unnest(@timed_outs::bool[]) AS timed_out, unnest(@lates::bool[]) AS late,
-               unnest(@cancel_reasons::text[]) AS cancel_reason,
+               unnest(@cancel_reasons::text[]) AS cancel_reason, unnest(@warneds::bool[]) AS warned, unnest(@quarantineds::int[]) AS quarantined,
                unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at) AS n
 WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id;
 

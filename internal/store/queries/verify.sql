@@ -177,14 +177,14 @@ SELECT count(*)::int AS events FROM servo.run_events e WHERE e.run_id = @run_id:
 -- for its lock and must find it.
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided, warned, quarantined)
 VALUES (@tenant_id::uuid, @id::uuid, @workspace_id::uuid, @deployment_id::uuid, sqlc.narg(parent_run_id)::uuid, @created_at::timestamptz,
         sqlc.narg(started_at)::timestamptz, sqlc.narg(finished_at)::timestamptz, @version::int, @total::int, @remaining::int,
         @succeeded::int, @failed::int, @skipped::int, @cancelled::int, @state::smallint, @priority::smallint, @timed_out::bool,
         @cancel_reason::text, @pipeline::text, @trigger_type::text, @triggered_by::text, @fingerprint::text,
         nullif(@parameters::text, '')::jsonb, nullif(@retry::text, '')::jsonb, @trace::text, sqlc.narg(config_id)::uuid,
         sqlc.narg(slot_at)::timestamptz, @labels::text, sqlc.narg(start_by)::timestamptz, @start_limit_s::int, @late::bool,
-        nullif(@window_of::text, '')::jsonb, @released::bool, @divided::bool)
+        nullif(@window_of::text, '')::jsonb, @released::bool, @divided::bool, @warned::bool, @quarantined::int)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -195,7 +195,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
-       released = excluded.released, divided = excluded.divided;
+       released = excluded.released, divided = excluded.divided, warned = excluded.warned, quarantined = excluded.quarantined;
 
 -- name: RepairTasks :exec
 -- Whole rows, live (state 0) or ended. Wrong rows were deleted before.
@@ -329,3 +329,20 @@ WHERE  (@all_tenants::bool OR x.tenant_id = @tenant_id::uuid)
 AND    (NOT EXISTS (SELECT FROM found f WHERE f.tenant_id = x.tenant_id AND f.run_id = x.holder_run_id AND f.task_id = x.holder_task_id)
         OR NOT EXISTS (SELECT FROM servo.ready_q q WHERE q.tenant_id = x.tenant_id AND q.run_id = x.run_id AND q.task_id = x.task_id))
 ORDER  BY 1, 2, 3, 4;
+
+-- name: VerifyPointers :many
+-- Pointers that name a version which is not promoted, or that are behind a promoted one.
+SELECT p.tenant_id, p.workspace_id, p.asset, p.partition, p.current AS token, coalesce(m.state, 'missing')::text AS found
+FROM   servo.pointers p
+LEFT   JOIN servo.materializations m ON m.tenant_id = p.tenant_id AND m.workspace_id = p.workspace_id AND m.asset = p.asset AND m.token = p.current
+WHERE  (@all_tenants::bool OR p.tenant_id = @tenant_id::uuid) AND p.current > 0 AND (m.state IS NULL OR m.state <> 'PROMOTED')
+UNION  ALL
+SELECT m.tenant_id, m.workspace_id, m.asset, m.partition, m.token, 'highest ' || coalesce(p.highest, 0)
+FROM   servo.materializations m
+LEFT   JOIN servo.pointers p ON p.tenant_id = m.tenant_id AND p.workspace_id = m.workspace_id AND p.asset = m.asset AND p.partition = m.partition
+WHERE  (@all_tenants::bool OR m.tenant_id = @tenant_id::uuid) AND m.state = 'PROMOTED' AND NOT m.detail ? 'partitions' AND (p.highest IS NULL OR p.highest < m.token);
+
+-- name: DropMaterializations :exec
+DELETE FROM servo.materializations m
+USING  (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@ids::uuid[]) AS id) AS n
+WHERE  m.tenant_id = n.tenant_id AND m.id = n.id;

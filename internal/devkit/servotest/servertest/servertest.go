@@ -25,8 +25,10 @@ import (
 type Server struct {
 	*daemon.Daemon
 
-	URL  string // of REST: http://127.0.0.1:port
-	GRPC string // host:port
+	URL string // of REST: http://127.0.0.1:port
+	// BlobURL is its blob store.
+	BlobURL string
+	GRPC    string // host:port
 }
 
 // Start starts one.
@@ -73,10 +75,13 @@ func StartKeyed(t testing.TB, config daemon.Config) *Server {
 		}
 		config.DatabaseURL, config.Pooler = pgbouncer.Start(t, config.DatabaseURL, servotest.PoolerConnections), true
 	}
+	if config.BlobURL == "" {
+		config.BlobURL = "file://" + t.TempDir()
+	}
 	d, err := daemon.Start(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Stop(context.Background())) })
-	return &Server{Daemon: d, URL: "http://" + d.HTTPAddr(), GRPC: d.GRPCAddr()}
+	return &Server{Daemon: d, BlobURL: config.BlobURL, URL: "http://" + d.HTTPAddr(), GRPC: d.GRPCAddr()}
 }
 
 // Dial connects to the server's gRPC.
