@@ -180,7 +180,7 @@ func (e *Engine) prepareOutput(ctx context.Context, r *Report, task store.Output
 		return nil, outputFailure("INVALID_CONFIGURATION", "the server has no blob store, so the version cannot be promoted", "start the servers with --blob-url, the same as the workers'"), nil
 	}
 	marker, metadata, err := e.config.Outputs.ReadOutput(ctx, output.Attempt{
-		Tenant: task.Tenant, Workspace: task.Workspace, Asset: task.Asset, Partition: task.Partition,
+		Tenant: task.Tenant, Workspace: task.WorkspaceID.String(), Asset: task.Asset, Partition: task.Partition,
 		Run: r.Run.String(), Task: r.Task.String(), Attempt: committed.Attempt, Token: r.Token,
 	})
 	switch f, refused := fault.As(err); {

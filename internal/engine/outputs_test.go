@@ -94,7 +94,7 @@ func setupOutputs(t testing.TB) *outputs {
 func (o *outputs) commit(l engine.Lease, change ...func(*committedVersion)) engine.Complete {
 	digest := strings.Repeat("ab", 32)
 	of := output.Attempt{
-		Tenant: "acme", Workspace: "default", Asset: l.Asset, Partition: l.Partition, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Token: l.Token,
+		Tenant: "acme", Workspace: l.Workspace.String(), Asset: l.Asset, Partition: l.Partition, Run: l.Run.String(), Task: l.Task.String(), Attempt: l.Attempt, Token: l.Token,
 	}
 	v := committedVersion{
 		marker: output.NewMarker(of, l.Code.Output.Format, []output.File{{Name: "part-0", Bytes: 5, SHA256: digest}}, 2, digest),

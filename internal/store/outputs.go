@@ -16,11 +16,11 @@ import (
 
 // OutputTask is what a version is checked against before its completion.
 type OutputTask struct {
-	Tenant, Workspace string // names
-	WorkspaceID       id.Workspace
-	Deployment        id.Deployment
-	Asset, Partition  string
-	Range             *run.PartitionRange
+	Tenant           string // its name
+	WorkspaceID      id.Workspace
+	Deployment       id.Deployment
+	Asset, Partition string
+	Range            *run.PartitionRange
 }
 
 // OutputTasks reads what the versions of tasks are checked against, by the index of the task. It omits tasks
@@ -29,7 +29,7 @@ func (s *Store) OutputTasks(ctx context.Context, keys []TaskKey) (map[int]Output
 	return read(ctx, s.engine, func(ctx context.Context, tx *Tx) (map[int]OutputTask, error) {
 		return index(func(r db.OutputTasksRow) (int, OutputTask) {
 			t := OutputTask{
-				Tenant: r.Tenant, Workspace: r.Workspace, WorkspaceID: id.Of[id.Workspace](r.WorkspaceID), Deployment: id.Of[id.Deployment](r.DeploymentID),
+				Tenant: r.Tenant, WorkspaceID: id.Of[id.Workspace](r.WorkspaceID), Deployment: id.Of[id.Deployment](r.DeploymentID),
 				Asset: r.Asset, Partition: r.Partition,
 			}
 			if r.FirstOrdinal != nil && r.LastOrdinal != nil {

@@ -1,12 +1,11 @@
 -- Versions of outputs and their pointers.
 
 -- name: OutputTasks :many
--- What the versions of tasks are checked against before their completion: the names in their paths, and the code.
-SELECT n.nth::int AS nth, t.asset, t.partition, t.series, t.first_ordinal, t.last_ordinal, r.workspace_id, r.deployment_id, w.name AS workspace, o.name AS tenant
+-- What the versions of tasks are checked against before their completion: the tenant in their paths, and the code.
+SELECT n.nth::int AS nth, t.asset, t.partition, t.series, t.first_ordinal, t.last_ordinal, r.workspace_id, r.deployment_id, o.name AS tenant
 FROM   (SELECT unnest(@nths::int[]) AS nth, unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@run_ids::uuid[]) AS run_id, unnest(@task_ids::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT * FROM servo.tasks x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = n.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT * FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
-JOIN   LATERAL (SELECT * FROM servo.workspaces x WHERE x.tenant_id = n.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 JOIN   LATERAL (SELECT * FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS o ON true;
 
 -- name: LockPointers :many

@@ -208,11 +208,10 @@ func (q *Queries) MovePointers(ctx context.Context, arg MovePointersParams) erro
 
 const OutputTasks = `-- name: OutputTasks :many
 
-SELECT n.nth::int AS nth, t.asset, t.partition, t.series, t.first_ordinal, t.last_ordinal, r.workspace_id, r.deployment_id, w.name AS workspace, o.name AS tenant
+SELECT n.nth::int AS nth, t.asset, t.partition, t.series, t.first_ordinal, t.last_ordinal, r.workspace_id, r.deployment_id, o.name AS tenant
 FROM   (SELECT unnest($1::int[]) AS nth, unnest($2::uuid[]) AS tenant_id, unnest($3::uuid[]) AS run_id, unnest($4::uuid[]) AS task_id) AS n
 JOIN   LATERAL (SELECT tenant_id, run_id, id, created_at, finished_at, token, ix, timeout_s, version, attempt, failures, fan_outs, state, priority, late_result, asset, partition, pool, outcome, cursor, result, failure, upstream, inherited, series, first_ordinal, last_ordinal FROM servo.tasks x WHERE x.tenant_id = n.tenant_id AND x.run_id = n.run_id AND x.id = n.task_id OFFSET 0) AS t ON true
 JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released, warned, quarantined FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
-JOIN   LATERAL (SELECT tenant_id, id, name, active_deployment_id, version, created_at, channel FROM servo.workspaces x WHERE x.tenant_id = n.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 JOIN   LATERAL (SELECT id, name, version, created_at, max_concurrent_tasks, max_queued_tasks, max_concurrent_runs, max_daily_runs, max_run_duration_s, max_tasks_per_run, max_backfill_runs, fairness_weight, zone, labels FROM servo.tenants x WHERE x.id = n.tenant_id OFFSET 0) AS o ON true
 `
 
@@ -232,12 +231,11 @@ type OutputTasksRow struct {
 	LastOrdinal  *int64    `db:"last_ordinal"`
 	WorkspaceID  uuid.UUID `db:"workspace_id"`
 	DeploymentID uuid.UUID `db:"deployment_id"`
-	Workspace    string    `db:"workspace"`
 	Tenant       string    `db:"tenant"`
 }
 
 // Versions of outputs and their pointers.
-// What the versions of tasks are checked against before their completion: the names in their paths, and the code.
+// What the versions of tasks are checked against before their completion: the tenant in their paths, and the code.
 func (q *Queries) OutputTasks(ctx context.Context, arg OutputTasksParams) ([]OutputTasksRow, error) {
 	rows, err := q.db.Query(ctx, OutputTasks,
 		arg.Nths,
@@ -261,7 +259,6 @@ func (q *Queries) OutputTasks(ctx context.Context, arg OutputTasksParams) ([]Out
 			&i.LastOrdinal,
 			&i.WorkspaceID,
 			&i.DeploymentID,
-			&i.Workspace,
 			&i.Tenant,
 		); err != nil {
 			return nil, err
