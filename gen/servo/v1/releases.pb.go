@@ -688,7 +688,7 @@ type BrokenConfig struct {
 	Workspace string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Config    string                 `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
 	Pipeline  string                 `protobuf:"bytes,4,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
-	// PIPELINE_MISSING, PARAMETERS, POOL_ACCESS or POOL_WITHOUT_WORKERS.
+	// PIPELINE_MISSING, PARAMETERS, PARTITIONS, POOL_ACCESS or POOL_WITHOUT_WORKERS.
 	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -541,9 +541,9 @@ func (q *Queries) RunningNow(ctx context.Context, arg RunningNowParams) ([]Runni
 }
 
 const RunsByKey = `-- name: RunsByKey :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, r.warned, r.quarantined
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id) AS n
-JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.deployment_id, x.parent_run_id, x.created_at, x.started_at, x.finished_at, x.version, x.total, x.remaining, x.succeeded, x.failed, x.skipped, x.cancelled, x.state, x.priority, x.timed_out, x.cancel_reason, x.pipeline, x.trigger_type, x.triggered_by, x.fingerprint, x.parameters, x.retry, x.trace, x.config_id, x.slot_at, x.labels, x.start_by, x.start_limit_s, x.late, x.window_of, x.unsuccessful, x.divided, x.released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
+JOIN   LATERAL (SELECT x.tenant_id, x.id, x.workspace_id, x.deployment_id, x.parent_run_id, x.created_at, x.started_at, x.finished_at, x.version, x.total, x.remaining, x.succeeded, x.failed, x.skipped, x.cancelled, x.state, x.priority, x.timed_out, x.cancel_reason, x.pipeline, x.trigger_type, x.triggered_by, x.fingerprint, x.parameters, x.retry, x.trace, x.config_id, x.slot_at, x.labels, x.start_by, x.start_limit_s, x.late, x.window_of, x.unsuccessful, x.divided, x.released, x.warned, x.quarantined FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.run_id OFFSET 0) AS r ON true
 `
 
 type RunsByKeyParams struct {
@@ -597,6 +597,8 @@ func (q *Queries) RunsByKey(ctx context.Context, arg RunsByKeyParams) ([]ServoRu
 			&i.Unsuccessful,
 			&i.Divided,
 			&i.Released,
+			&i.Warned,
+			&i.Quarantined,
 		); err != nil {
 			return nil, err
 		}
@@ -609,7 +611,7 @@ func (q *Queries) RunsByKey(ctx context.Context, arg RunsByKeyParams) ([]ServoRu
 }
 
 const RunsOfAll = `-- name: RunsOfAll :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, r.warned, r.quarantined, coalesce(w.name, '')::text AS workspace, coalesce(c.name, '')::text AS config
 FROM   servo.runs r
 LEFT   JOIN LATERAL (SELECT x.name FROM servo.workspaces x WHERE x.tenant_id = r.tenant_id AND x.id = r.workspace_id OFFSET 0) AS w ON true
 LEFT   JOIN LATERAL (SELECT y.name FROM servo.configs y WHERE y.tenant_id = r.tenant_id AND y.id = r.config_id OFFSET 0) AS c ON true
@@ -695,6 +697,8 @@ func (q *Queries) RunsOfAll(ctx context.Context, arg RunsOfAllParams) ([]RunsOfA
 			&i.ServoRun.Unsuccessful,
 			&i.ServoRun.Divided,
 			&i.ServoRun.Released,
+			&i.ServoRun.Warned,
+			&i.ServoRun.Quarantined,
 			&i.Workspace,
 			&i.Config,
 		); err != nil {

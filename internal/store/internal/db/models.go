@@ -366,6 +366,7 @@ type ServoLease struct {
 	Deaths          int32      `db:"deaths"`
 	Needs           string     `db:"needs"`
 	Instance        string     `db:"instance"`
+	ClaimCursor     string     `db:"claim_cursor"`
 }
 
 type ServoLiveRun struct {
@@ -392,6 +393,44 @@ type ServoManifest struct {
 	Ix     int32  `db:"ix"`
 	Size   int32  `db:"size"`
 	Chunk  []byte `db:"chunk"`
+}
+
+type ServoMaterialization struct {
+	TenantID     uuid.UUID       `db:"tenant_id"`
+	WorkspaceID  uuid.UUID       `db:"workspace_id"`
+	Asset        string          `db:"asset"`
+	Token        int64           `db:"token"`
+	ID           uuid.UUID       `db:"id"`
+	Version      int32           `db:"version"`
+	State        string          `db:"state"`
+	Gate         string          `db:"gate"`
+	Partition    string          `db:"partition"`
+	Series       string          `db:"series"`
+	FirstOrdinal *int64          `db:"first_ordinal"`
+	LastOrdinal  *int64          `db:"last_ordinal"`
+	RunID        *uuid.UUID      `db:"run_id"`
+	Attempt      int32           `db:"attempt"`
+	DeploymentID *uuid.UUID      `db:"deployment_id"`
+	Format       string          `db:"format"`
+	Path         string          `db:"path"`
+	Rows         int64           `db:"rows"`
+	Bytes        int64           `db:"bytes"`
+	Files        int32           `db:"files"`
+	Digest       string          `db:"digest"`
+	SchemaHash   string          `db:"schema_hash"`
+	Detail       json.RawMessage `db:"detail"`
+	StartedAt    *time.Time      `db:"started_at"`
+	CommittedAt  *time.Time      `db:"committed_at"`
+	RecordedAt   time.Time       `db:"recorded_at"`
+}
+
+type ServoMaterializationInput struct {
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Token       int64     `db:"token"`
+	InputAsset  string    `db:"input_asset"`
+	InputToken  int64     `db:"input_token"`
 }
 
 type ServoMigrationChecksum struct {
@@ -460,6 +499,16 @@ type ServoPlatformEvent struct {
 	Actor      string          `db:"actor"`
 	Trace      string          `db:"trace"`
 	Data       json.RawMessage `db:"data"`
+}
+
+type ServoPointer struct {
+	TenantID    uuid.UUID  `db:"tenant_id"`
+	WorkspaceID uuid.UUID  `db:"workspace_id"`
+	Asset       string     `db:"asset"`
+	Partition   string     `db:"partition"`
+	Current     int64      `db:"current"`
+	Highest     int64      `db:"highest"`
+	ChangedAt   *time.Time `db:"changed_at"`
 }
 
 type ServoPool struct {
@@ -644,6 +693,8 @@ type ServoRun struct {
 	Unsuccessful *int16          `db:"unsuccessful"`
 	Divided      bool            `db:"divided"`
 	Released     bool            `db:"released"`
+	Warned       bool            `db:"warned"`
+	Quarantined  int32           `db:"quarantined"`
 }
 
 type ServoRunDelta struct {

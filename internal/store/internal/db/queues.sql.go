@@ -236,7 +236,7 @@ func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]Depen
 
 const InsertLeases = `-- name: InsertLeases :exec
 INSERT INTO servo.leases (tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, needs, attempt, failures, fruitless, deaths,
-        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms)
+        fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, claim_cursor)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::timestamptz[]),
        unnest($5::int[]), unnest($6::int[]), unnest($7::smallint[]), unnest($8::bool[]),
        unnest($9::text[]), unnest($10::text[]), unnest($11::int[]), unnest($12::int[]), unnest($13::int[]), unnest($14::int[]),
@@ -244,7 +244,7 @@ SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::ti
        nullif(unnest($19::timestamptz[]), '0001-01-01 00:00:00+00'),
        nullif(unnest($20::timestamptz[]), '0001-01-01 00:00:00+00'), unnest($21::timestamptz[]),
        unnest($22::timestamptz[]), unnest($23::bool[]), unnest($24::text[]),
-       unnest($25::real[]), unnest($26::text[]), unnest($27::timestamptz[]), unnest($28::int[])
+       unnest($25::real[]), unnest($26::text[]), unnest($27::timestamptz[]), unnest($28::int[]), unnest($29::text[])
 `
 
 type InsertLeasesParams struct {
@@ -276,6 +276,7 @@ type InsertLeasesParams struct {
 	Assets           []string    `db:"assets"`
 	ReadyAts         []time.Time `db:"ready_ats"`
 	LeaseMss         []int32     `db:"lease_mss"`
+	ClaimCursors     []string    `db:"claim_cursors"`
 }
 
 func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) error {
@@ -308,6 +309,7 @@ func (q *Queries) InsertLeases(ctx context.Context, arg InsertLeasesParams) erro
 		arg.Assets,
 		arg.ReadyAts,
 		arg.LeaseMss,
+		arg.ClaimCursors,
 	)
 	return err
 }
@@ -533,10 +535,10 @@ func (q *Queries) InsertWaiting(ctx context.Context, arg InsertWaitingParams) er
 }
 
 const LockLeases = `-- name: LockLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, q.claim_cursor, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS heartbeat_expires_at
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance, claim_cursor FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 LEFT   JOIN LATERAL (SELECT b.expires_at FROM servo.heartbeats b
                      WHERE b.run_id = q.run_id AND b.task_id = q.task_id AND b.token = q.token OFFSET 0) AS h ON true
@@ -578,6 +580,7 @@ type LockLeasesRow struct {
 	Deaths             int32      `db:"deaths"`
 	Needs              string     `db:"needs"`
 	Instance           string     `db:"instance"`
+	ClaimCursor        string     `db:"claim_cursor"`
 	HeartbeatExpiresAt time.Time  `db:"heartbeat_expires_at"`
 }
 
@@ -621,6 +624,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 			&i.Deaths,
 			&i.Needs,
 			&i.Instance,
+			&i.ClaimCursor,
 			&i.HeartbeatExpiresAt,
 		); err != nil {
 			return nil, err
@@ -634,10 +638,10 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]LockL
 }
 
 const LockLeasesOnly = `-- name: LockLeasesOnly :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, q.claim_cursor
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS run_id, unnest($3::uuid[]) AS task_id
         ORDER BY 2, 3) AS n
-JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance FROM servo.leases l
+JOIN   LATERAL (SELECT tenant_id, run_id, task_id, since, version, timeout_s, priority, dependents, pool, attempt, failures, fruitless, fan_outs, cursor, token, claim_id, started_at, deadline, expires_at, due_at, cancel_requested, worker, cost, asset, ready_at, lease_ms, deaths, needs, instance, claim_cursor FROM servo.leases l
                 WHERE l.tenant_id = n.tenant_id AND l.run_id = n.run_id AND l.task_id = n.task_id FOR UPDATE) AS q ON true
 `
 
@@ -686,6 +690,7 @@ func (q *Queries) LockLeasesOnly(ctx context.Context, arg LockLeasesOnlyParams) 
 			&i.Deaths,
 			&i.Needs,
 			&i.Instance,
+			&i.ClaimCursor,
 		); err != nil {
 			return nil, err
 		}
@@ -728,7 +733,7 @@ func (q *Queries) RescheduleLeases(ctx context.Context, arg RescheduleLeasesPara
 }
 
 const SweepLeases = `-- name: SweepLeases :many
-SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
+SELECT q.tenant_id, q.run_id, q.task_id, q.since, q.version, q.timeout_s, q.priority, q.dependents, q.pool, q.attempt, q.failures, q.fruitless, q.fan_outs, q.cursor, q.token, q.claim_id, q.started_at, q.deadline, q.expires_at, q.due_at, q.cancel_requested, q.worker, q.cost, q.asset, q.ready_at, q.lease_ms, q.deaths, q.needs, q.instance, q.claim_cursor FROM servo.leases q WHERE q.run_id = ANY($1::uuid[]) ORDER BY q.run_id, q.task_id FOR UPDATE
 `
 
 // For a cancel: waits for transactions that move these tasks.
@@ -771,6 +776,7 @@ func (q *Queries) SweepLeases(ctx context.Context, runIds []uuid.UUID) ([]ServoL
 			&i.Deaths,
 			&i.Needs,
 			&i.Instance,
+			&i.ClaimCursor,
 		); err != nil {
 			return nil, err
 		}
@@ -991,7 +997,7 @@ type UpdateLeasesParams struct {
 	TaskIds          []uuid.UUID `db:"task_ids"`
 }
 
-// expires_at and due_at do not change: due_at is indexed, and only the reaper changes it.
+// expires_at, due_at and claim_cursor do not change: due_at is indexed, and only the reaper changes it.
 func (q *Queries) UpdateLeases(ctx context.Context, arg UpdateLeasesParams) error {
 	_, err := q.db.Exec(ctx, UpdateLeases,
 		arg.Sinces,

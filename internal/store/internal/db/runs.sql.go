@@ -379,9 +379,9 @@ func (q *Queries) InsertTasks(ctx context.Context, arg InsertTasksParams) error 
 }
 
 const LockRunsForCount = `-- name: LockRunsForCount :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, r.warned, r.quarantined
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released, warned, quarantined FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR NO KEY UPDATE) AS r ON true
 `
 
 type LockRunsForCountParams struct {
@@ -436,6 +436,8 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 			&i.Unsuccessful,
 			&i.Divided,
 			&i.Released,
+			&i.Warned,
+			&i.Quarantined,
 		); err != nil {
 			return nil, err
 		}
@@ -448,9 +450,9 @@ func (q *Queries) LockRunsForCount(ctx context.Context, arg LockRunsForCountPara
 }
 
 const LockRunsForMove = `-- name: LockRunsForMove :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, r.warned, r.quarantined
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released, warned, quarantined FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR KEY SHARE) AS r ON true
 `
 
 type LockRunsForMoveParams struct {
@@ -505,6 +507,8 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 			&i.Unsuccessful,
 			&i.Divided,
 			&i.Released,
+			&i.Warned,
+			&i.Quarantined,
 		); err != nil {
 			return nil, err
 		}
@@ -517,9 +521,9 @@ func (q *Queries) LockRunsForMove(ctx context.Context, arg LockRunsForMoveParams
 }
 
 const LockRunsForUpdate = `-- name: LockRunsForUpdate :many
-SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released
+SELECT r.tenant_id, r.id, r.workspace_id, r.deployment_id, r.parent_run_id, r.created_at, r.started_at, r.finished_at, r.version, r.total, r.remaining, r.succeeded, r.failed, r.skipped, r.cancelled, r.state, r.priority, r.timed_out, r.cancel_reason, r.pipeline, r.trigger_type, r.triggered_by, r.fingerprint, r.parameters, r.retry, r.trace, r.config_id, r.slot_at, r.labels, r.start_by, r.start_limit_s, r.late, r.window_of, r.unsuccessful, r.divided, r.released, r.warned, r.quarantined
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id ORDER BY 2) AS n
-JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
+JOIN   LATERAL (SELECT tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total, remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type, triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, unsuccessful, divided, released, warned, quarantined FROM servo.runs x WHERE x.tenant_id = n.tenant_id AND x.id = n.id FOR UPDATE) AS r ON true
 `
 
 type LockRunsForUpdateParams struct {
@@ -574,6 +578,8 @@ func (q *Queries) LockRunsForUpdate(ctx context.Context, arg LockRunsForUpdatePa
 			&i.Unsuccessful,
 			&i.Divided,
 			&i.Released,
+			&i.Warned,
+			&i.Quarantined,
 		); err != nil {
 			return nil, err
 		}
@@ -589,13 +595,14 @@ const UpdateRuns = `-- name: UpdateRuns :exec
 UPDATE servo.runs r
 SET    version = n.version, total = n.total, remaining = n.remaining, succeeded = n.succeeded, failed = n.failed,
        skipped = n.skipped, cancelled = n.cancelled, state = n.state, timed_out = n.timed_out, late = n.late, cancel_reason = n.cancel_reason,
+       warned = n.warned, quarantined = n.quarantined,
        started_at = nullif(n.started_at, '0001-01-01 00:00:00+00'), finished_at = nullif(n.finished_at, '0001-01-01 00:00:00+00')
 FROM   (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest($3::int[]) AS version,
                unnest($4::int[]) AS total, unnest($5::int[]) AS remaining, unnest($6::int[]) AS succeeded,
                unnest($7::int[]) AS failed, unnest($8::int[]) AS skipped, unnest($9::int[]) AS cancelled,
                unnest($10::smallint[]) AS state, unnest($11::bool[]) AS timed_out, unnest($12::bool[]) AS late,
-               unnest($13::text[]) AS cancel_reason,
-               unnest($14::timestamptz[]) AS started_at, unnest($15::timestamptz[]) AS finished_at) AS n
+               unnest($13::text[]) AS cancel_reason, unnest($14::bool[]) AS warned, unnest($15::int[]) AS quarantined,
+               unnest($16::timestamptz[]) AS started_at, unnest($17::timestamptz[]) AS finished_at) AS n
 WHERE  r.tenant_id = ANY (ARRAY[n.tenant_id]) AND r.id = n.id
 `
 
@@ -613,6 +620,8 @@ type UpdateRunsParams struct {
 	TimedOuts     []bool      `db:"timed_outs"`
 	Lates         []bool      `db:"lates"`
 	CancelReasons []string    `db:"cancel_reasons"`
+	Warneds       []bool      `db:"warneds"`
+	Quarantineds  []int32     `db:"quarantineds"`
 	StartedAts    []time.Time `db:"started_ats"`
 	FinishedAts   []time.Time `db:"finished_ats"`
 }
@@ -634,6 +643,8 @@ func (q *Queries) UpdateRuns(ctx context.Context, arg UpdateRunsParams) error {
 		arg.TimedOuts,
 		arg.Lates,
 		arg.CancelReasons,
+		arg.Warneds,
+		arg.Quarantineds,
 		arg.StartedAts,
 		arg.FinishedAts,
 	)

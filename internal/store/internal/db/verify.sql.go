@@ -47,6 +47,22 @@ func (q *Queries) DropLiveRuns(ctx context.Context, runID uuid.UUID) error {
 	return err
 }
 
+const DropMaterializations = `-- name: DropMaterializations :exec
+DELETE FROM servo.materializations m
+USING  (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) AS n
+WHERE  m.tenant_id = n.tenant_id AND m.id = n.id
+`
+
+type DropMaterializationsParams struct {
+	TenantIds []uuid.UUID `db:"tenant_ids"`
+	Ids       []uuid.UUID `db:"ids"`
+}
+
+func (q *Queries) DropMaterializations(ctx context.Context, arg DropMaterializationsParams) error {
+	_, err := q.db.Exec(ctx, DropMaterializations, arg.TenantIds, arg.Ids)
+	return err
+}
+
 const DropRuns = `-- name: DropRuns :exec
 DELETE FROM servo.runs r USING unnest($1::uuid[]) AS n(tenant_id) WHERE r.tenant_id = n.tenant_id AND r.id = $2::uuid
 `
@@ -222,14 +238,14 @@ func (q *Queries) PlanByScan(ctx context.Context) error {
 const RepairRun = `-- name: RepairRun :exec
 INSERT INTO servo.runs (tenant_id, id, workspace_id, deployment_id, parent_run_id, created_at, started_at, finished_at, version, total,
         remaining, succeeded, failed, skipped, cancelled, state, priority, timed_out, cancel_reason, pipeline, trigger_type,
-        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided)
+        triggered_by, fingerprint, parameters, retry, trace, config_id, slot_at, labels, start_by, start_limit_s, late, window_of, released, divided, warned, quarantined)
 VALUES ($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::uuid, $6::timestamptz,
         $7::timestamptz, $8::timestamptz, $9::int, $10::int, $11::int,
         $12::int, $13::int, $14::int, $15::int, $16::smallint, $17::smallint, $18::bool,
         $19::text, $20::text, $21::text, $22::text, $23::text,
         nullif($24::text, '')::jsonb, nullif($25::text, '')::jsonb, $26::text, $27::uuid,
         $28::timestamptz, $29::text, $30::timestamptz, $31::int, $32::bool,
-        nullif($33::text, '')::jsonb, $34::bool, $35::bool)
+        nullif($33::text, '')::jsonb, $34::bool, $35::bool, $36::bool, $37::int)
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment_id, parent_run_id = excluded.parent_run_id,
        created_at = excluded.created_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
@@ -240,7 +256,7 @@ SET    workspace_id = excluded.workspace_id, deployment_id = excluded.deployment
        fingerprint = excluded.fingerprint, parameters = excluded.parameters, retry = excluded.retry, trace = excluded.trace,
        config_id = excluded.config_id, slot_at = excluded.slot_at, labels = excluded.labels,
        start_by = excluded.start_by, start_limit_s = excluded.start_limit_s, late = excluded.late, window_of = excluded.window_of,
-       released = excluded.released, divided = excluded.divided
+       released = excluded.released, divided = excluded.divided, warned = excluded.warned, quarantined = excluded.quarantined
 `
 
 type RepairRunParams struct {
@@ -279,6 +295,8 @@ type RepairRunParams struct {
 	WindowOf     string     `db:"window_of"`
 	Released     bool       `db:"released"`
 	Divided      bool       `db:"divided"`
+	Warned       bool       `db:"warned"`
+	Quarantined  int32      `db:"quarantined"`
 }
 
 // Every column from the events. The row is updated in place, never replaced: other transactions wait
@@ -320,6 +338,8 @@ func (q *Queries) RepairRun(ctx context.Context, arg RepairRunParams) error {
 		arg.WindowOf,
 		arg.Released,
 		arg.Divided,
+		arg.Warned,
+		arg.Quarantined,
 	)
 	return err
 }
@@ -1024,6 +1044,60 @@ func (q *Queries) VerifyPlatformEvents(ctx context.Context) ([]VerifyPlatformEve
 			&i.Type,
 			&i.Actor,
 			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const VerifyPointers = `-- name: VerifyPointers :many
+SELECT p.tenant_id, p.workspace_id, p.asset, p.partition, p.current AS token, coalesce(m.state, 'missing')::text AS found
+FROM   servo.pointers p
+LEFT   JOIN servo.materializations m ON m.tenant_id = p.tenant_id AND m.workspace_id = p.workspace_id AND m.asset = p.asset AND m.token = p.current
+WHERE  ($1::bool OR p.tenant_id = $2::uuid) AND p.current > 0 AND (m.state IS NULL OR m.state <> 'PROMOTED')
+UNION  ALL
+SELECT m.tenant_id, m.workspace_id, m.asset, m.partition, m.token, 'highest ' || coalesce(p.highest, 0)
+FROM   servo.materializations m
+LEFT   JOIN servo.pointers p ON p.tenant_id = m.tenant_id AND p.workspace_id = m.workspace_id AND p.asset = m.asset AND p.partition = m.partition
+WHERE  ($1::bool OR m.tenant_id = $2::uuid) AND m.state = 'PROMOTED' AND NOT m.detail ? 'partitions' AND (p.highest IS NULL OR p.highest < m.token)
+`
+
+type VerifyPointersParams struct {
+	AllTenants bool      `db:"all_tenants"`
+	TenantID   uuid.UUID `db:"tenant_id"`
+}
+
+type VerifyPointersRow struct {
+	TenantID    uuid.UUID `db:"tenant_id"`
+	WorkspaceID uuid.UUID `db:"workspace_id"`
+	Asset       string    `db:"asset"`
+	Partition   string    `db:"partition"`
+	Token       int64     `db:"token"`
+	Found       string    `db:"found"`
+}
+
+// Pointers that name a version which is not promoted, or that are behind a promoted one.
+func (q *Queries) VerifyPointers(ctx context.Context, arg VerifyPointersParams) ([]VerifyPointersRow, error) {
+	rows, err := q.db.Query(ctx, VerifyPointers, arg.AllTenants, arg.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyPointersRow
+	for rows.Next() {
+		var i VerifyPointersRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.WorkspaceID,
+			&i.Asset,
+			&i.Partition,
+			&i.Token,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}
