@@ -275,15 +275,15 @@ func TestPromotionRefusals(t *testing.T) {
 		spoil func(*committedVersion)
 		done  func(engine.Lease) engine.Complete
 		code  string
-		says  string
+		message  string
 	}{
-		"no marker":                   {done: complete, code: "INVALID_CONFIGURATION", says: "--blob-url"},
-		"a marker of another attempt": {spoil: func(v *committedVersion) { v.marker.Attempt.Attempt = 9 }, code: "DATA_CORRUPTION", says: "attempt"},
-		"a marker of another tenant":  {spoil: func(v *committedVersion) { v.marker.Tenant = "bravo" }, code: "DATA_CORRUPTION", says: "belongs to"},
-		"a blocking check":            {spoil: failingCheck("row_count"), code: "CHECK_FAILED", says: "row_count"},
+		"no marker":                   {done: complete, code: "INVALID_CONFIGURATION", message: "--blob-url"},
+		"a marker of another attempt": {spoil: func(v *committedVersion) { v.marker.Attempt.Attempt = 9 }, code: "DATA_CORRUPTION", message: "attempt"},
+		"a marker of another tenant":  {spoil: func(v *committedVersion) { v.marker.Tenant = "bravo" }, code: "DATA_CORRUPTION", message: "belongs to"},
+		"a blocking check":            {spoil: failingCheck("row_count"), code: "CHECK_FAILED", message: "row_count"},
 		"a check without a result":    {spoil: func(v *committedVersion) { v.metadata.Checks = nil }, code: "CHECK_FAILED"},
 		"a completion without version": {
-			done: func(engine.Lease) engine.Complete { return engine.Complete{Result: json.RawMessage(`{"rows": 1}`)} }, code: "INVALID_CONFIGURATION", says: "declares an output",
+			done: func(engine.Lease) engine.Complete { return engine.Complete{Result: json.RawMessage(`{"rows": 1}`)} }, code: "INVALID_CONFIGURATION", message: "declares an output",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestPromotionRefusals(t *testing.T) {
 			task, err := o.db.GetTask(t.Context(), l.TaskKey)
 			require.NoError(t, err)
 			require.Equal(t, c.code, task.Failure.Code)
-			require.Contains(t, task.Failure.Message+task.Failure.SuggestedAction, c.says)
+			require.Contains(t, task.Failure.Message+task.Failure.SuggestedAction, c.message)
 			require.Empty(t, o.versions(t, "bronze/orders"))
 			require.Zero(t, o.db.Count(t, `SELECT count(*) FROM servo.pointers WHERE current > 0`))
 			verifytest.Clean(t, o.db)
