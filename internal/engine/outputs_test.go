@@ -253,6 +253,23 @@ func TestPromotion(t *testing.T) {
 		verifytest.Clean(t, o.db)
 	})
 
+	t.Run("verify finds a changed version, and repair restores it from the log", func(t *testing.T) {
+		t.Parallel()
+		o := setupOutputs(t)
+		key := o.trigger(t, "orders")
+		l := o.one(t)
+		o.report(t, l, o.commit(l))
+		for _, damage := range []string{
+			`UPDATE servo.materializations SET rows = rows + 1`,
+			`UPDATE servo.materializations SET state = 'QUARANTINED'`,
+			`DELETE FROM servo.materializations`,
+		} {
+			o.db.Exec(t, damage)
+			verifytest.Repair(t, o.db, key)
+			verifytest.Clean(t, o.db)
+		}
+	})
+
 	t.Run("a lost lease promotes nothing", func(t *testing.T) {
 		t.Parallel()
 		o := setupOutputs(t)

@@ -28,11 +28,12 @@ func Compared() []string {
 	return all
 }
 
-// ComparedBackfills are the compared columns of backfills and their chunks, which tests of the engine fill.
-func ComparedBackfills() []string {
+// ComparedElsewhere are the compared columns of backfills, their chunks and versions of outputs, which
+// tests of the engine fill.
+func ComparedElsewhere() []string {
 	t := newTables()
 	var all []string
-	for table, names := range map[string][]string{"backfills": t.backfills.names, "backfill_chunks": t.chunks.names} {
+	for table, names := range map[string][]string{"backfills": t.backfills.names, "backfill_chunks": t.chunks.names, "materializations": t.outputs.names} {
 		for _, name := range names {
 			all = append(all, table+"."+name)
 		}
