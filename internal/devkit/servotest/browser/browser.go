@@ -252,10 +252,13 @@ func (w *Window) Click(selector string) {
 	w.Do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
-// Type types into a field.
+// Type types into a field. It sends the keys to the focus: chromedp.SendKeys reads the attributes of the
+// element without a lock, while scripts of the page change them.
 func (w *Window) Type(selector, text string) {
 	w.t.Helper()
-	w.Do(chromedp.SendKeys(chromedp.CSS(selector), text))
+	w.Do(chromedp.WaitVisible(chromedp.CSS(selector)))
+	require.True(w.t, Eval[bool](w, fmt.Sprintf("(e => { e.focus(); return document.activeElement === e })(document.querySelector(%q))", selector)), "%s takes the focus", selector)
+	w.Do(chromedp.KeyEvent(text))
 }
 
 // Press presses a key where the focus is.
