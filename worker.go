@@ -143,7 +143,7 @@ const (
 const blobVariable = "SERVO_BLOB_URL"
 
 // secretsVariable is the variable with the name of the secrets file.
-const secretsVariable = "SERVO_SECRETS"
+const secretsVariable = "SERVO_SECRETS" //nolint:gosec // a name, not a secret
 
 // key returns the API key of the worker.
 func (o *WorkerOptions) key() (string, error) {

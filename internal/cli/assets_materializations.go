@@ -90,12 +90,12 @@ func materializationsText(w io.Writer, s *session, a *servov1.ListMaterializatio
 	}
 	t.print(w)
 	if _, version, _ := s.assetVersion(s.args[0]); version != 0 && len(a.GetMaterializations()) == 1 {
-		materializationDetail(w, s, a.GetMaterializations()[0])
+		materializationDetail(w, a.GetMaterializations()[0])
 	}
 }
 
 // materializationDetail prints the checks and the lineage of a version.
-func materializationDetail(w io.Writer, s *session, m *servov1.Materialization) {
+func materializationDetail(w io.Writer, m *servov1.Materialization) {
 	fmt.Fprintf(w, "\npath    %s\ndigest  %s\n", orDash(clean(m.GetPath())), orDash(clean(m.GetDigest())))
 	if len(m.GetChecks()) > 0 {
 		fmt.Fprintln(w)

@@ -97,6 +97,8 @@ func TestOtherServers(t *testing.T) {
 				return
 			default:
 				a.report(t, lease, engine.Advance{Expected: at, Next: at + "."})
+				a.report(t, lease, engine.Yield{})
+				lease = a.one(t)
 			}
 		}
 	})

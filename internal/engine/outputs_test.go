@@ -289,10 +289,10 @@ func TestPromotion(t *testing.T) {
 func TestPromotionRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		spoil func(*committedVersion)
-		done  func(engine.Lease) engine.Complete
-		code  string
-		message  string
+		spoil   func(*committedVersion)
+		done    func(engine.Lease) engine.Complete
+		code    string
+		message string
 	}{
 		"no marker":                   {done: complete, code: "INVALID_CONFIGURATION", message: "--blob-url"},
 		"a marker of another attempt": {spoil: func(v *committedVersion) { v.marker.Attempt.Attempt = 9 }, code: "DATA_CORRUPTION", message: "attempt"},

@@ -45,6 +45,7 @@ func (b *bundle) admitTwice(t testing.TB) {
 }
 
 func (b *bundle) holds(t testing.TB) [2]int {
+	t.Helper()
 	return [2]int{b.db.Count(t, `SELECT count(*) FROM servo.partition_holds`), b.db.Count(t, `SELECT count(*) FROM servo.partition_waits`)}
 }
 

@@ -56,7 +56,7 @@ func (s *Store) RecordedEvents(ctx context.Context, f RecordedFilter, before Eve
 			return err
 		}
 		if floor > 0 {
-			next = &EventCursor{Tx: uint64(floor)} //nolint:gosec // transaction ids are not negative
+			next = &EventCursor{Tx: uint64(floor)}
 		}
 		rows, err := tx.q.EventsNewest(ctx, db.EventsNewestParams{
 			Floor: strconv.FormatInt(floor, 10), Tx: tx1, Position: before.Position, Ordinal: before.Ordinal, FromAt: f.From, ToAt: f.To, Type: f.Type, TenantID: f.Tenant.UUID,

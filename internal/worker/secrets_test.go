@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/proto"
 
 	servov1 "go.arco.dev/servo/gen/servo/v1"
 	"go.arco.dev/servo/internal/base/netguard"
@@ -36,9 +35,7 @@ func sent(b *bundle) string {
 	defer b.mu.Unlock()
 	text := ""
 	for _, r := range b.requests {
-		if m, ok := r.(proto.Message); ok {
-			text += prototext.Format(m)
-		}
+		text += prototext.Format(r)
 	}
 	return text
 }

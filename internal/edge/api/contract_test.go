@@ -149,6 +149,8 @@ func filled(m protoreflect.Message, tenant string) proto.Message {
 		req.Manifest = &structpb.Struct{}
 	case *servov1.DiffReleasesRequest:
 		req.To = "no-such-release"
+	case *servov1.GetMaterializationRequest:
+		req.Version = 1
 	case *servov1.FollowChannelRequest:
 		req.Workspace = "default"
 	case *servov1.FollowChannelByLabelRequest:

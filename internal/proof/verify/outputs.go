@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"go.arco.dev/servo/internal/base/id"
 	"go.arco.dev/servo/internal/domain/run"
 	"go.arco.dev/servo/internal/store"
@@ -73,7 +71,7 @@ func wantOutput(r run.Run, t *task) store.MaterializationRow {
 // pointer reports a pointer that contradicts the versions of its partition.
 func (v *verifier) pointer(row store.WrongPointerRow) error {
 	v.report.add(Divergence{
-		Kind: Invariant, Table: "pointers", Column: "current", Tenant: id.Of[id.Tenant](row.TenantID), Subject: uuid.UUID(row.WorkspaceID),
+		Kind: Invariant, Table: "pointers", Column: "current", Tenant: id.Of[id.Tenant](row.TenantID), Subject: row.WorkspaceID,
 		Want: fmt.Sprintf("%s partition %q: promoted version %d", row.Asset, row.Partition, row.Token), Got: row.Found,
 	})
 	return nil

@@ -24,7 +24,7 @@ type Ledger struct {
 
 // Open opens or creates the ledger of one process.
 func Open(path string) (*Ledger, error) {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // a path of the test
 	return &Ledger{file: file}, err
 }
 
@@ -52,7 +52,7 @@ func Read[T any](dir string, named func(note *T, process string)) ([]T, error) {
 	}
 	var all []T
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
+		data, err := os.ReadFile(path) //nolint:gosec // a path of the test
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,6 @@ type TimelineRow struct {
 	Segments   []Segment
 	Took       string // execution time of the last attempt
 	Waited     string // from creation to the first start
-	begin, end time.Time
 }
 
 // Segment is a wait or an attempt. Its place is in percent of the visible part.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"go.arco.dev/servo/internal/devkit/servotest/ledger"
 )
 

@@ -109,7 +109,7 @@ def _check(kind: str, fields: Mapping[str, Any], common: Mapping[str, Any]) -> C
         elif isinstance(value, date):
             value = value.isoformat()
         elif isinstance(value, (tuple, set, frozenset)):
-            value = sorted(value) if isinstance(value, (set, frozenset)) else list(value)
+            value = sorted(value, key=lambda v: (type(v).__name__, v)) if isinstance(value, (set, frozenset)) else list(value)
         declared[name] = value
     return Check(declared)
 
@@ -153,7 +153,8 @@ class Checks:
 
     def accepted_values(self, column: str, values: Iterable[Any], **common: Any) -> Check:
         """Check that each value that is not null is in a list."""
-        listed = values if isinstance(values, str) else list(values)
+        # A set has another order in each process, and the manifest must not change with it.
+        listed = values if isinstance(values, (str, set, frozenset)) else list(values)
         return _check("accepted_values", {"column": column, "values": listed}, common)
 
     def regex(self, column: str, pattern: str, **common: Any) -> Check:
