@@ -236,7 +236,7 @@ func TestPythonOutputs(t *testing.T) {
 	const project = "testdata/python/tables"
 	b := setup(t, pythonManifest(t, project))
 	b.work(t, func(*servo.Worker) {}, func(o *servo.WorkerOptions) {
-		o.BlobURL = "file://" + t.TempDir()
+		o.BlobURL = b.server.BlobURL
 		o.Python = &servo.PythonOptions{Project: project}
 	})
 	trigger := func(t *testing.T, rows int, partitions string) string {

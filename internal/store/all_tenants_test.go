@@ -331,7 +331,7 @@ func TestConfigsOfAll(t *testing.T) {
 	require.Len(t, mine, 1)
 	require.Equal(t, failing.ID, mine[0].ID)
 
-	t.Run("the last slots include triggered runs, which have no slot", func(t *testing.T) {
+	t.Run("the last slots include triggered runs, which have no slot", func(t *testing.T) { //nolint:paralleltest // the slots of one world, one test after the other
 		g := w.newRun(t, a, nil, nil)
 		w.Exec(t, fmt.Sprintf("UPDATE servo.runs SET config_id = '%s' WHERE tenant_id = '%s' AND id = '%s'", failing.ID, a.tenant, g.run.ID))
 		recent := must(w.RecentSlots(t.Context(), a.tenant, []store.ConfigKey{failing.Key()}))(t)[failing.ID]
@@ -341,7 +341,7 @@ func TestConfigsOfAll(t *testing.T) {
 		w.Exec(t, fmt.Sprintf("UPDATE servo.runs SET config_id = NULL WHERE tenant_id = '%s' AND id = '%s'", a.tenant, g.run.ID))
 	})
 
-	t.Run("the last slots are those that fired and those that did not, the newest first", func(t *testing.T) {
+	t.Run("the last slots are those that fired and those that did not, the newest first", func(t *testing.T) { //nolint:paralleltest // the slots of one world, one test after the other
 		g := w.newRun(t, a, nil, nil)
 		var fired []store.FiredSlot
 		for i := range 25 {

@@ -76,7 +76,7 @@ func (s *Web) login(w http.ResponseWriter, r *http.Request) {
 
 // enter begins a session with a valid credential, and shows the login again for others.
 func (s *Web) enter(w http.ResponseWriter, r *http.Request, credential string, unknown view.LoginModel) {
-	_, err := s.api.keys.WhoAmI(withCredential(r, credential), &servov1.WhoAmIRequest{}) //nolint:contextcheck // the context of the request with the key
+	_, err := s.api.keys.WhoAmI(withCredential(r, credential), &servov1.WhoAmIRequest{})
 	if hasCode(err, fault.Unauthenticated) {
 		s.writeLogin(w, r, http.StatusUnauthorized, unknown)
 		return

@@ -26,14 +26,14 @@ type Timeline struct {
 
 // TimelineRow is a task, or the tasks of an asset.
 type TimelineRow struct {
-	Label, At  string
-	Tasks      int  // in a group; 0 for a task
-	Open       bool // the tasks of the group follow
-	Nested     bool // a task of a group
-	Critical   bool // on the critical path
-	Segments   []Segment
-	Took       string // execution time of the last attempt
-	Waited     string // from creation to the first start
+	Label, At string
+	Tasks     int  // in a group; 0 for a task
+	Open      bool // the tasks of the group follow
+	Nested    bool // a task of a group
+	Critical  bool // on the critical path
+	Segments  []Segment
+	Took      string // execution time of the last attempt
+	Waited    string // from creation to the first start
 }
 
 // Segment is a wait or an attempt. Its place is in percent of the visible part.
