@@ -89,6 +89,9 @@ func TestTaskMachine(t *testing.T) {
 				replayed, err = replayed.Evolve(throughJSON(t, e))
 				require.NoError(t, err)
 			}
+			if task.State.Leased() {
+				replayed.Cursor = task.Cursor // moves are state of the lease: the event that ends it records the cursor
+			}
 			require.Empty(t, cmp.Diff(task, replayed, cmpopts.EquateEmpty()))
 		})
 	})
