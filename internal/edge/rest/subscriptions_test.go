@@ -33,7 +33,7 @@ func TestSubscriptions(t *testing.T) {
 	paused := call("POST", of+"/audit:pause", `{"reason": "tonight"}`, 200)
 	require.Equal(t, "PAUSED", paused["state"])
 	require.Equal(t, "tonight", paused["pause_reason"])
-	require.Equal(t, "1.5.6", call("POST", of+"/audit:replay", `{"from": "1.5.6"}`, 200)["position"])
+	require.Equal(t, "1.5.6.0", call("POST", of+"/audit:replay", `{"from": "1.5.6.0"}`, 200)["position"])
 	call("POST", of+"/audit:replay", `{}`, 400)
 	call("POST", of+"/audit:replay", `{"from": "1.999999999999.1"}`, 400)
 	require.Equal(t, "PAUSED", call("GET", of+"/audit", "", 200)["state"])
