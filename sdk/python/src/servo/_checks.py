@@ -109,7 +109,11 @@ def _check(kind: str, fields: Mapping[str, Any], common: Mapping[str, Any]) -> C
         elif isinstance(value, date):
             value = value.isoformat()
         elif isinstance(value, (tuple, set, frozenset)):
-            value = sorted(value, key=lambda v: (type(v).__name__, v)) if isinstance(value, (set, frozenset)) else list(value)
+            value = (
+                sorted(value, key=lambda v: (type(v).__name__, v))
+                if isinstance(value, (set, frozenset))
+                else list(value)
+            )
         declared[name] = value
     return Check(declared)
 
