@@ -31,9 +31,6 @@ const (
 	outputPatience = 20 * time.Second // for the markers of one call
 )
 
-// formatPostgres is the format whose commit is that of the target's database: there is no marker.
-const formatPostgres quality.Format = "postgres"
-
 // preparedOutput is the version of a completion, checked against the declarations of its asset.
 type preparedOutput struct {
 	task     store.OutputTask
@@ -171,11 +168,6 @@ func (e *Engine) outputTasks(ctx context.Context, keys []store.TaskKey) (found m
 
 // prepareOutput reads one version. Failed is the failure that replaces its completion.
 func (e *Engine) prepareOutput(ctx context.Context, r *Report, task store.OutputTask, declared asset.Asset, committed output.Committed) (_ *preparedOutput, failed *Fail, err error) {
-	if declared.Output.Format == formatPostgres {
-		return &preparedOutput{task: task, attempt: committed.Attempt, version: output.Materialization{
-			Gate: quality.Allow, Format: declared.Output.Format, Rows: committed.Rows, Bytes: committed.Bytes, Digest: committed.Digest,
-		}}, nil, nil
-	}
 	if e.config.Outputs == nil {
 		return nil, outputFailure("INVALID_CONFIGURATION", "the server has no blob store, so the version cannot be promoted", "start the servers with --blob-url, the same as the workers'"), nil
 	}
